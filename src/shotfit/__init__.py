@@ -1,0 +1,1 @@
+"""ShotFit: two-stage few-shot adaptation of CLIP-like models."""

@@ -1,0 +1,155 @@
+"""Frozen dataclasses to plain values and back, strictly: what a config does not know, it refuses.
+
+A config owns its options. YAML files, command lines and saved folders all meet here, so that a
+misspelt key is an error with a suggestion wherever it is written.
+"""
+
+import dataclasses
+import hashlib
+import json
+import types
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+from shotfit.errors import UsageError, unknown_name
+
+T = TypeVar("T")
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """A config dataclass as JSON-ready plain values; tuples become lists."""
+    return json.loads(json.dumps(dataclasses.asdict(config)))
+
+
+def from_dict(cls: type[T], values: Mapping[str, Any]) -> T:
+    """A `cls` from plain values.
+
+    Raises:
+        UsageError: for an unknown key (with the nearest known one) or a value of a wrong type.
+    """
+    hints = typing.get_type_hints(cls)
+    known = {field.name for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    for key in values:
+        if key not in known:
+            raise unknown_name(f"option of {cls.__name__}", key, known)
+    converted = {
+        key: _convert(f"{cls.__name__}.{key}", hints[key], value) for key, value in values.items()
+    }
+    try:
+        return cls(**converted)
+    except TypeError as error:
+        raise UsageError(f"{cls.__name__}: {error}") from error
+
+
+def override(config: T, overrides: Mapping[str, Any]) -> T:
+    """`config` with some fields replaced; strings (as a command line gives them) are parsed.
+
+    Raises:
+        UsageError: as `from_dict`.
+    """
+    current = {
+        field.name: getattr(config, field.name)
+        for field in dataclasses.fields(config)  # type: ignore[arg-type]
+    }
+    for key in overrides:
+        if key not in current:
+            raise unknown_name(f"option of {type(config).__name__}", key, current)
+    return from_dict(type(config), {**current, **overrides})
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """The mapping that a YAML file holds.
+
+    Raises:
+        UsageError: when the file is missing, is no YAML, or holds no mapping.
+    """
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise UsageError(f"Cannot read the config file {path}: {error}") from error
+    if not isinstance(values, dict):
+        raise UsageError(f"The config file {path} must hold a mapping of options.")
+    return values
+
+
+def digest(values: Any, length: int = 12) -> str:
+    """The first hex digits of the SHA-256 of `values` in canonical JSON: equal configs, equal id."""
+    if dataclasses.is_dataclass(values) and not isinstance(values, type):
+        values = to_dict(values)
+    text = json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:length]
+
+
+def _convert(where: str, hint: Any, value: Any) -> Any:
+    """`value` as type `hint`, accepting what YAML, JSON and command lines make of it."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any:
+        return value
+    if origin in (typing.Union, types.UnionType):
+        return _convert_union(where, arguments, value)
+    if origin is typing.Literal:
+        if value not in arguments:
+            raise unknown_name(f"value for {where}", str(value), map(str, arguments))
+        return value
+    if origin is tuple:
+        items = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+        if not isinstance(items, list | tuple):
+            raise UsageError(f"{where} must be a list, got {value!r}.")
+        return tuple(_convert(where, arguments[0], item) for item in items)
+    if origin is dict or hint is dict:
+        if not isinstance(value, Mapping):
+            raise UsageError(f"{where} must be a mapping, got {value!r}.")
+        return dict(value)
+    if dataclasses.is_dataclass(hint):
+        if isinstance(value, hint):  # type: ignore[arg-type]
+            return value
+        if not isinstance(value, Mapping):
+            raise UsageError(f"{where} must be a mapping of options, got {value!r}.")
+        return from_dict(hint, value)  # type: ignore[arg-type]
+    return _convert_scalar(where, hint, value)
+
+
+def _convert_union(where: str, options: tuple[Any, ...], value: Any) -> Any:
+    if value is None or (type(None) in options and value in ("none", "None", "null")):
+        if type(None) in options:
+            return None
+        raise UsageError(f"{where} must not be empty.")
+    failure: UsageError | None = None
+    for option in options:
+        if option is type(None):
+            continue
+        try:
+            return _convert(where, option, value)
+        except UsageError as error:
+            failure = failure or error
+    assert failure is not None
+    raise failure
+
+
+def _convert_scalar(where: str, hint: Any, value: Any) -> Any:
+    wrong = UsageError(f"{where} must be of type {hint.__name__}, got {value!r}.")
+    if hint is bool:
+        if isinstance(value, bool):
+            return value
+        if isinstance(value, str) and value.lower() in ("true", "false"):
+            return value.lower() == "true"
+        raise wrong
+    if hint is str:
+        if isinstance(value, str):
+            return value
+        raise wrong
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise wrong
+    try:
+        number = float(value)
+    except ValueError:
+        raise wrong from None
+    if hint is int:
+        if number != int(number):
+            raise wrong
+        return int(number)
+    return number

@@ -1,0 +1,1 @@
+"""Datasets: sources that read them, shots and tasks, images as tensors."""

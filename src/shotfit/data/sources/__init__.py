@@ -1,0 +1,1 @@
+"""Dataset sources, one file each, found by name: every module here has `load(...) -> Dataset`."""

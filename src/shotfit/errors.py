@@ -1,0 +1,24 @@
+"""The two ways a user can be at fault, each with the exit code that the command line gives it."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class UsageError(ValueError):
+    """An option, a name or a combination that makes no sense (exit code 2)."""
+
+    exit_code = 2
+
+
+class DataError(ValueError):
+    """A file or folder that cannot be used; the message names it and says why (exit code 3)."""
+
+    exit_code = 3
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str]) -> UsageError:
+    """The error for a name that is not among the `known` ones, with the nearest as a suggestion."""
+    known = sorted(known)
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    return UsageError(f"Unknown {kind} {name!r}.{hint} Known: {', '.join(known)}.")

@@ -77,7 +77,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def digest(values: Any, length: int = 12) -> str:
-    """The first hex digits of the SHA-256 of `values` in canonical JSON: equal configs, equal id."""
+    """The first hex digits of the SHA-256 of `values` in canonical JSON."""
     if dataclasses.is_dataclass(values) and not isinstance(values, type):
         values = to_dict(values)
     text = json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=True)

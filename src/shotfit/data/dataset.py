@@ -147,9 +147,7 @@ def split_base_novel(classes: int) -> tuple[range, range]:
     return range(base), range(base, classes)
 
 
-def select_classes(
-    examples: Sequence[Example], dataset: Dataset, labels: range
-) -> Split:
+def select_classes(examples: Sequence[Example], dataset: Dataset, labels: range) -> Split:
     """The examples whose label is in `labels`, relabelled from 0, with their class names."""
     return Split(
         classnames=tuple(dataset.classnames[label] for label in labels),

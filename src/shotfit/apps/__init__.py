@@ -1,0 +1,1 @@
+"""Thin front ends: parse, call, print."""

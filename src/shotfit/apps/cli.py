@@ -1,0 +1,55 @@
+"""The `shotfit` command: finds its sub-commands, and turns errors into messages and exit codes."""
+
+import importlib
+import os
+import pkgutil
+import sys
+
+import typer
+
+from shotfit.apps import commands
+from shotfit.errors import DataError, UsageError
+
+app = typer.Typer(
+    name="shotfit",
+    help="Few-shot image classifiers from CLIP, in two stages.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _register() -> None:
+    for info in pkgutil.iter_modules(commands.__path__):
+        module = importlib.import_module(f"{commands.__name__}.{info.name}")
+        name = info.name.replace("_", "-")
+        group = getattr(module, "app", None)
+        if group is not None:
+            app.add_typer(group, name=name)
+        else:
+            app.command(name)(getattr(module, info.name))
+
+
+_register()
+
+
+def main() -> None:
+    """Runs the command line. Exit code 0 ok, 1 failure, 2 usage, 3 data, 130 interrupted."""
+    try:
+        app()
+    except (UsageError, DataError) as error:
+        _say(str(error))
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        _say("Interrupted.")
+        sys.exit(130)
+    except Exception as error:
+        if os.environ.get("SHOTFIT_DEBUG"):
+            raise
+        _say(f"{type(error).__name__}: {error} (SHOTFIT_DEBUG=1 shows where)")
+        sys.exit(1)
+
+
+def _say(message: str) -> None:
+    print(f"shotfit: {message}", file=sys.stderr)

@@ -1,0 +1,43 @@
+"""shotfit list-methods"""
+
+import json
+from typing import Annotated
+
+import typer
+
+
+def list_methods(
+    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+) -> None:
+    """Every adaptation method, with what it is and what it can do."""
+    from shotfit import methods
+
+    rows = []
+    for name in methods.list_methods():
+        method = methods.get_method(name)
+        summary = (method.__doc__ or "").strip()
+        module_doc = __import__(method.__module__, fromlist=["_"]).__doc__ or ""
+        rows.append(
+            {
+                "name": name,
+                "summary": module_doc.strip().split("\n")[0] or summary,
+                "unseen_classes": method.open_vocabulary,
+                "first_stage": method.first_stage,
+                "families": list(method.families),
+            }
+        )
+    if as_json:
+        print(json.dumps(rows, indent=2))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("method", "what it does", "unseen classes", "first stage")
+    for row in rows:
+        table.add_row(
+            row["name"],
+            row["summary"],
+            "yes" if row["unseen_classes"] else "no",
+            "yes" if row["first_stage"] else "no",
+        )
+    Console().print(table)

@@ -1,0 +1,242 @@
+"""Backbone: one pretrained dual encoder as two towers, frozen, whatever family it is of.
+
+A family is one module of this folder, named as transformers names the model type, with a function
+`towers(model)`. Methods see only what is here and in `tower.py`.
+"""
+
+import importlib
+import importlib.util
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from shotfit.backbone.tower import Block, Tower
+from shotfit.data.images import ImageSpec
+from shotfit.errors import DataError, UsageError
+
+EMBEDDED = {"iconclip": Path(__file__).parent.parent / "assets" / "iconclip"}
+"""Models inside the package, by name."""
+
+__all__ = ["EMBEDDED", "Backbone", "Block", "Tower"]
+
+
+class Backbone(nn.Module):
+    """A dual encoder that starts frozen: two towers, a tokenizer and a logit scale.
+
+    Methods change the towers in place, so that a backbone belongs to one method and is never
+    shared between two.
+    """
+
+    def __init__(
+        self,
+        family: str,
+        towers: tuple[Tower, Tower],
+        tokenizer: Any,
+        *,
+        logit_scale: Tensor,
+        logit_bias: Tensor | None = None,
+        image_spec: ImageSpec,
+        name: str = "",
+        revision: str = "",
+    ) -> None:
+        super().__init__()
+        self.family = family
+        self.vision, self.text = towers
+        self.tokenizer = tokenizer
+        self.logit_scale = nn.Parameter(logit_scale.detach().clone())
+        bias = torch.zeros(()) if logit_bias is None else logit_bias.detach().clone()
+        self.logit_bias = nn.Parameter(bias)
+        self.image_spec = image_spec
+        self.name = name
+        self.revision = revision
+        self._prepared: dict[tuple[str, ...], Any] = {}
+        self.requires_grad_(False)
+
+    @property
+    def dim(self) -> int:
+        """The dimension of the joint embedding space."""
+        return self.text.projection.out_features
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.logit_scale.device
+
+    def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
+        """Token ids of each text, start and end tokens included, without padding."""
+        return self.tokenizer(list(texts))["input_ids"]
+
+    def encode_image(
+        self, pixels: Tensor, context: Tensor | None = None, deep: Sequence[Tensor] = ()
+    ) -> Tensor:
+        """Image embeddings, not normalised: (batch, 3, size, size) to (batch, dim)."""
+        return self.vision(pixels, context, deep)
+
+    def encode_text(
+        self, texts: Sequence[str], context: Tensor | None = None, deep: Sequence[Tensor] = ()
+    ) -> Tensor:
+        """Text embeddings, not normalised, (texts, dim); (groups, texts, dim) per context group.
+
+        Equal texts are embedded once. A `context` takes the places of the first tokens of each
+        text, which must be there as placeholders.
+
+        Raises:
+            UsageError: when a text is longer than the tower reads.
+        """
+        unique = tuple(dict.fromkeys(texts))
+        if not unique:
+            return torch.zeros(0, self.dim, device=self.device)
+        prepared = self._prepared.get(unique)
+        if prepared is None or prepared.ids.device != self.device:
+            prepared = self.text.prepare(self.tokenize(unique)).to(self.device)
+            # What texts become does not depend on weights, so it cannot go stale; a handful of
+            # class lists is all that a run asks for.
+            if len(self._prepared) >= 16:
+                self._prepared.clear()
+            self._prepared[unique] = prepared
+        embeds = self.text(prepared, context, deep)
+        if len(unique) == len(texts):
+            return embeds
+        position = {text: index for index, text in enumerate(unique)}
+        rows = torch.tensor([position[text] for text in texts], device=self.device)
+        return embeds.index_select(-2, rows)
+
+    @classmethod
+    def from_pretrained(cls, name: str, revision: str | None = None) -> "Backbone":
+        """The backbone called `name`: an embedded model, a local folder, or a hub id.
+
+        Only safetensors weights are read.
+
+        Raises:
+            UsageError: for a model type that ShotFit has no towers for.
+            DataError: when the model cannot be found or read; the message says what to do.
+        """
+        folder = _find(name, revision)
+        from transformers import AutoConfig, AutoModel, AutoTokenizer
+
+        try:
+            config = AutoConfig.from_pretrained(folder)
+            family = _family(config.model_type)
+            model = AutoModel.from_pretrained(
+                folder, dtype=torch.float32, use_safetensors=True, attn_implementation="sdpa"
+            )
+            tokenizer = AutoTokenizer.from_pretrained(folder)
+        except (OSError, KeyError) as error:
+            raise DataError(f"Cannot load the model {name!r} from {folder}: {error}") from error
+        return cls.from_model(
+            model, tokenizer, _image_spec(folder), name=name, revision=revision or "", family=family
+        )
+
+    @classmethod
+    def from_model(
+        cls,
+        model: nn.Module,
+        tokenizer: Any,
+        image_spec: ImageSpec,
+        *,
+        name: str = "",
+        revision: str = "",
+        family: Any = None,
+    ) -> "Backbone":
+        """A backbone that takes over the weights of a transformers model."""
+        model_type = model.config.model_type
+        return cls(
+            model_type,
+            (family or _family(model_type)).towers(model.eval()),
+            tokenizer,
+            logit_scale=model.logit_scale,
+            logit_bias=getattr(model, "logit_bias", None),
+            image_spec=image_spec,
+            name=name,
+            revision=revision,
+        )
+
+
+def _family(model_type: str) -> Any:
+    module = f"{__name__}.{model_type}"
+    if importlib.util.find_spec(module) is None or model_type in ("tower", "prompts"):
+        raise UsageError(
+            f"Models of type {model_type!r} are not supported; "
+            "a CLIP or SigLIP dual encoder is needed."
+        )
+    return importlib.import_module(module)
+
+
+def _find(name: str, revision: str | None) -> Path:
+    """The local folder that holds the model, fetched from the hub where needed and possible."""
+    if name in EMBEDDED:
+        return EMBEDDED[name]
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        if not (folder / "config.json").is_file():
+            raise DataError(f"The folder {folder} holds no config.json, so no model.")
+        return folder
+    import huggingface_hub
+    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
+
+    patterns = ["*.json", "*.txt", "*.model", "*.safetensors"]
+    try:
+        return Path(
+            huggingface_hub.snapshot_download(
+                name, revision=revision, allow_patterns=patterns, local_files_only=True
+            )
+        )
+    except HFValidationError:
+        raise DataError(
+            f"There is no model {name!r}: no such folder, and no valid hub id. "
+            f"Embedded models: {', '.join(EMBEDDED)}."
+        ) from None
+    except LocalEntryNotFoundError:
+        pass
+    if os.environ.get("HF_HUB_OFFLINE") == "1" or not _hub_reachable():
+        raise DataError(
+            f"The model {name!r} is not in the local cache and the Hugging Face hub cannot be "
+            "reached. Give a local folder, use the embedded model 'iconclip', or download it where "
+            "there is a network (HF_HUB_OFFLINE=1 makes ShotFit use the cache only)."
+        )
+    try:
+        return Path(
+            huggingface_hub.snapshot_download(name, revision=revision, allow_patterns=patterns)
+        )
+    except Exception as error:  # the hub client has many error types and no common base
+        raise DataError(f"Cannot download the model {name!r}: {error}") from error
+
+
+def _hub_reachable() -> bool:
+    """Whether the hub answers within a second; its client would retry for most of a minute."""
+    import httpx
+    from huggingface_hub import constants
+
+    try:
+        httpx.head(constants.ENDPOINT, timeout=1.0)
+    except httpx.HTTPError:
+        return False
+    return True
+
+
+def _image_spec(folder: Path) -> ImageSpec:
+    path = folder / "preprocessor_config.json"
+    if not path.is_file():
+        raise DataError(f"The model folder {folder} has no preprocessor_config.json.")
+    facts = json.loads(path.read_text(encoding="utf-8"))
+    size = facts.get("size", 224)
+    edges = size if isinstance(size, dict) else {"shortest_edge": size}
+    square = "height" in edges
+    resize = edges["height"] if square else edges["shortest_edge"]
+    crop = facts.get("crop_size", resize)
+    side = crop["height"] if isinstance(crop, dict) else crop
+    default = ImageSpec()
+    return ImageSpec(
+        size=side if facts.get("do_center_crop", not square) else resize,
+        resize=resize,
+        square=square,
+        resample=facts.get("resample", default.resample),
+        scale=facts.get("rescale_factor", default.scale),
+        mean=tuple(facts.get("image_mean", default.mean)),
+        std=tuple(facts.get("image_std", default.std)),
+    )

@@ -1,0 +1,103 @@
+"""Tokenised prompts laid end to end, and causal attention over them.
+
+A causal text tower reads its embedding at the end-of-text token, which nothing after it can
+change: padding is work nobody uses. And every prompt begins alike ("a photo of a"): in a causal
+tower the shared prefix has the same states for all, so it is computed once, with gradient.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from shotfit.backbone.tower import _merge, _split
+
+
+@dataclass(frozen=True, eq=False)
+class PackedPrompts:
+    """C prompts as one shared prefix of P tokens and T suffix tokens laid end to end.
+
+    Tokens of a batch are (groups, P + T, width): the prefix rows, then the suffix of prompt 0, of
+    prompt 1, and so on. Groups share the suffix tokens and differ in their learned context. It is
+    also the layout of their causal attention.
+    """
+
+    ids: Tensor  # (P + T,) token ids
+    positions: Tensor  # (P + T,) position of each token in its prompt
+    prefix: int  # P
+    gather: Tensor  # (C, S) row among the T suffix rows; padding repeats a row
+    scatter: Tensor  # (T,) where each suffix row lies in the flattened (C, S)
+    ends: Tensor  # (C,) row of the end-of-text token among the T suffix rows
+    mask: Tensor  # (S, P + S) what a suffix token sees
+    end_mask: Tensor  # (C, 1, 1, P + S) what the end-of-text token sees
+
+    def to(self, device: torch.device) -> "PackedPrompts":
+        """The same prompts on another device."""
+        moved = {
+            name: value.to(device) if isinstance(value, Tensor) else value
+            for name, value in vars(self).items()
+        }
+        return PackedPrompts(**moved)
+
+    def pick(self, tokens: Tensor) -> Tensor:
+        """The end-of-text tokens: (groups, P + T, width) to (groups, C, width)."""
+        return tokens.index_select(1, self.ends + self.prefix)
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, heads: int, read: bool) -> Tensor:
+        """Causal attention within each prompt; with `read`, only of its end-of-text token."""
+        prompts = len(self.ends)
+        keys, values = (self._pad(x, prompts, heads) for x in (k, v))
+        if read:
+            queries = _split(q.unsqueeze(2), heads)
+            return _merge(
+                F.scaled_dot_product_attention(queries, keys, values, attn_mask=self.end_mask)
+            ).squeeze(2)
+        head, tail = q[:, : self.prefix], q[:, self.prefix :]
+        queries = _split(self._rows(tail), heads)
+        after = F.scaled_dot_product_attention(queries, keys, values, attn_mask=self.mask)
+        tail = _merge(after).flatten(1, 2).index_select(1, self.scatter)
+        if self.prefix == 0:
+            return tail
+        q, k, v = (_split(x[:, : self.prefix], heads) for x in (head, k, v))
+        return torch.cat(
+            [_merge(F.scaled_dot_product_attention(q, k, v, is_causal=True)), tail], dim=1
+        )
+
+    def _rows(self, tail: Tensor) -> Tensor:
+        """Suffix rows (groups, T, width) padded to (groups, C, S, width)."""
+        return tail.index_select(1, self.gather.flatten()).unflatten(1, self.gather.shape)
+
+    def _pad(self, x: Tensor, prompts: int, heads: int) -> Tensor:
+        """Keys or values of every prompt: the prefix and its own suffix."""
+        head = x[:, None, : self.prefix].expand(-1, prompts, -1, -1)
+        return _split(torch.cat([head, self._rows(x[:, self.prefix :])], dim=2), heads)
+
+
+def pack(prompts: Sequence[Sequence[int]]) -> PackedPrompts:
+    """Token id lists, each ending with its end-of-text token, as `PackedPrompts`."""
+    shortest = min(len(prompt) for prompt in prompts)
+    prefix = 0
+    # The end-of-text token must stay in the suffix: it is what the embedding is read from.
+    while prefix < shortest - 1 and len({prompt[prefix] for prompt in prompts}) == 1:
+        prefix += 1
+    lengths = torch.tensor([len(prompt) - prefix for prompt in prompts])
+    longest = int(lengths.max())
+    ends = lengths.cumsum(0) - 1
+    starts = ends - lengths + 1
+    column = torch.arange(longest)
+    gather = starts[:, None] + torch.minimum(column, lengths[:, None] - 1)
+    inside = column < lengths[:, None]
+    seen = torch.ones(longest, longest, dtype=torch.bool).tril()
+    see_prefix = torch.ones(longest, prefix, dtype=torch.bool)
+    return PackedPrompts(
+        ids=torch.tensor([*prompts[0][:prefix], *(t for p in prompts for t in p[prefix:])]),
+        positions=torch.cat([torch.arange(prefix), prefix + column.expand_as(inside)[inside]]),
+        prefix=prefix,
+        gather=gather,
+        scatter=inside.flatten().nonzero().squeeze(1),
+        ends=ends,
+        mask=torch.cat([see_prefix, seen], dim=1),
+        end_mask=torch.cat([see_prefix[:1].expand(len(lengths), -1), inside], 1)[:, None, None],
+    )

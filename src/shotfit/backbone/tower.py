@@ -1,0 +1,126 @@
+"""The transformer blocks of a dual encoder, and the two ways in which tokens see each other.
+
+A `Block` holds what acts on each token alone (norms, projections, MLP); a layout holds how tokens
+are arranged and which of them attend to which. Text needs no padding that way: prompts lie end to
+end, their shared prefix lies there once, and the last block computes only the tokens that are read.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+class Layout(Protocol):
+    """How the tokens of a batch are arranged, and who attends to whom."""
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, heads: int, read: bool) -> Tensor:
+        """Multi-head attention; with `read`, `q` holds only the picked tokens."""
+        ...
+
+    def pick(self, tokens: Tensor) -> Tensor:
+        """The tokens that the tower's embedding is read from."""
+        ...
+
+
+class DenseLayout:
+    """Every token of a sequence sees every other: tokens (batch, length, width), token 0 read."""
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, heads: int, read: bool) -> Tensor:
+        """Softmax attention without a mask."""
+        return _merge(F.scaled_dot_product_attention(*(_split(x, heads) for x in (q, k, v))))
+
+    def pick(self, tokens: Tensor) -> Tensor:
+        """The first token, (batch, 1, width)."""
+        return tokens[:, :1]
+
+
+class Block(nn.Module):
+    """One pre-norm transformer block, CLIP's and SigLIP's alike."""
+
+    def __init__(
+        self,
+        norms: tuple[nn.LayerNorm, nn.LayerNorm],
+        projections: dict[str, nn.Linear],
+        mlp: tuple[nn.Linear, nn.Linear],
+        activation: Callable[[Tensor], Tensor],
+        heads: int,
+    ) -> None:
+        super().__init__()
+        self.norm1, self.norm2 = norms
+        self.q_proj = projections["q_proj"]
+        self.k_proj = projections["k_proj"]
+        self.v_proj = projections["v_proj"]
+        self.out_proj = projections["out_proj"]
+        self.fc1, self.fc2 = mlp
+        self.activation = activation
+        self.heads = heads
+
+    def forward(self, tokens: Tensor, layout: Layout, read: bool = False) -> Tensor:
+        """The block's output for every token or, with `read`, only for those that are read."""
+        normed = self.norm1(tokens)
+        queries = layout.pick(normed) if read else normed
+        residual = layout.pick(tokens) if read else tokens
+        attended = layout.attend(
+            self.q_proj(queries), self.k_proj(normed), self.v_proj(normed), self.heads, read
+        )
+        tokens = residual + self.out_proj(attended)
+        return tokens + self.fc2(self.activation(self.fc1(self.norm2(tokens))))
+
+
+class Tower(nn.Module):
+    """A stack of blocks; the family's embedding before it and pooling after it are its own."""
+
+    def __init__(self, blocks: list[nn.Module], width: int) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(blocks)
+        self.width = width
+        # Recompute activations in the backward pass instead of keeping them: less memory, one more
+        # forward pass.
+        self.checkpointing = False
+
+    def run_blocks(
+        self,
+        tokens: Tensor,
+        layout: Layout,
+        *,
+        read_last: bool,
+        replace: Callable[[Tensor, int], Tensor] | None = None,
+    ) -> Tensor:
+        """`tokens` through all blocks; `replace(tokens, i)` may change what enters block i >= 1."""
+        for index, block in enumerate(self.blocks):
+            if replace is not None and index > 0:
+                tokens = replace(tokens, index)
+            read = read_last and index == len(self.blocks) - 1
+            if self.checkpointing and torch.is_grad_enabled():
+                tokens = torch.utils.checkpoint.checkpoint(
+                    block, tokens, layout, read, use_reentrant=False
+                )
+            else:
+                tokens = block(tokens, layout, read)
+        return tokens
+
+
+def block_from(layer: nn.Module, heads: int) -> Block:
+    """A `Block` of a transformers encoder layer; CLIP and SigLIP name its modules alike."""
+    attention, mlp = layer.self_attn, layer.mlp
+    names = ("q_proj", "k_proj", "v_proj", "out_proj")
+    return Block(
+        norms=(layer.layer_norm1, layer.layer_norm2),  # type: ignore[arg-type]
+        projections={name: getattr(attention, name) for name in names},
+        mlp=(mlp.fc1, mlp.fc2),  # type: ignore[union-attr,arg-type]
+        activation=mlp.activation_fn,  # type: ignore[union-attr,arg-type]
+        heads=heads,
+    )
+
+
+def _split(x: Tensor, heads: int) -> Tensor:
+    """(..., length, width) to (..., heads, length, width / heads)."""
+    return x.unflatten(-1, (heads, -1)).transpose(-2, -3)
+
+
+def _merge(x: Tensor) -> Tensor:
+    """(..., heads, length, head width) to (..., length, width)."""
+    return x.transpose(-2, -3).flatten(-2)

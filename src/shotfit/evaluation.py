@@ -1,0 +1,88 @@
+"""Accuracy in percent, in closed halves and in the joint label space."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from shotfit.data.dataset import Split
+from shotfit.data.loading import plain_batches
+from shotfit.methods.base import ClassEmbeddings, Method
+
+EVAL_BATCH = 128
+
+
+def accuracy(logits: Tensor, labels: Tensor) -> float:
+    """Top-1 accuracy in percent: logits (images, classes), labels (images,)."""
+    return 100 * (logits.argmax(dim=-1) == labels).double().mean().item()
+
+
+def harmonic_mean(base: float, novel: float) -> float:
+    """2 B N / (B + N), 0 when both are; over datasets or seeds, give it the averages."""
+    return 2 * base * novel / (base + novel) if base + novel else 0.0
+
+
+@torch.no_grad()
+def predict_logits(
+    method: Method, split: Split, classes: ClassEmbeddings, batch_size: int = EVAL_BATCH
+) -> Tensor:
+    """Logits (images, classes) of every image of a split, in order, on the CPU."""
+    training = method.training
+    method.eval()
+    device = method.backbone.device
+    batches = plain_batches(split.examples, method.backbone.image_spec, batch_size)
+    logits = [method(pixels.to(device), classes).float().cpu() for pixels, _ in batches]
+    method.train(training)
+    return torch.cat(logits) if logits else torch.zeros(0, len(classes.names))
+
+
+@torch.no_grad()
+def evaluate(method: Method, tests: Mapping[str, Split]) -> dict[str, float]:
+    """The metrics of a task's test splits, in percent.
+
+    One split gives its accuracy under its own key. Base and novel splits give `base` and `novel`
+    (each among its own names, the published protocol) with their `harmonic_mean`, and the joint
+    label space: `base_in_joint`, `novel_in_joint`, `joint_harmonic_mean` and, over all images,
+    `joint`. Every image is encoded once and every name embedded once. A method that cannot score
+    unseen classes is measured on `base` alone.
+    """
+    training = method.training
+    method.eval()
+    try:
+        if "novel" not in tests:
+            return {key: _closed(method, split) for key, split in tests.items()}
+        if not method.open_vocabulary:
+            return {"base": _closed(method, tests["base"])}
+        return _base_to_novel(method, tests["base"], tests["novel"])
+    finally:
+        method.train(training)
+
+
+def _closed(method: Method, split: Split) -> float:
+    logits = predict_logits(method, split, method.encode_classes(split.classnames))
+    return accuracy(logits, torch.tensor(split.labels))
+
+
+def _base_to_novel(method: Method, base: Split, novel: Split) -> dict[str, float]:
+    names = (*base.classnames, *novel.classnames)
+    classes = method.encode_classes(names)
+    count = len(base.classnames)
+    of_base = predict_logits(method, base, classes)
+    of_novel = predict_logits(method, novel, classes)
+    base_labels, novel_labels = torch.tensor(base.labels), torch.tensor(novel.labels)
+    metrics = {
+        "base": accuracy(of_base[:, :count], base_labels),
+        "novel": accuracy(of_novel[:, count:], novel_labels),
+        "base_in_joint": accuracy(of_base, base_labels),
+        "novel_in_joint": accuracy(of_novel, novel_labels + count),
+    }
+    metrics["harmonic_mean"] = harmonic_mean(metrics["base"], metrics["novel"])
+    metrics["joint_harmonic_mean"] = harmonic_mean(
+        metrics["base_in_joint"], metrics["novel_in_joint"]
+    )
+    images = len(base.examples) + len(novel.examples)
+    metrics["joint"] = (
+        metrics["base_in_joint"] * len(base.examples)
+        + metrics["novel_in_joint"] * len(novel.examples)
+    ) / images
+    return metrics

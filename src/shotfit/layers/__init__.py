@@ -1,0 +1,1 @@
+"""Pieces of networks that two or more methods use, and nothing else."""

@@ -1,0 +1,264 @@
+"""`Method`: zero-shot CLIP, and the few questions that an adaptation method may answer anew.
+
+Score of an image x for a class c: s cos(V(x), T(prompt(c))), with the frozen logit scale s
+(Radford et al., ICML 2021, section 3.1.2). A method overrides only what its paper changes.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from shotfit.backbone import Backbone
+from shotfit.data.dataset import TEMPLATE, Setting
+from shotfit.data.loading import Batch, SupportSet
+from shotfit.errors import UsageError
+
+
+@dataclass(frozen=True)
+class ClassEmbeddings:
+    """Classes as a method embeds them, in the order asked; computed once per evaluation.
+
+    `weight` is (classes, dim) with unit rows. `views` (groups, classes, dim) is for methods that
+    keep several embeddings of a class. `rows` says which trained class a name is, -1 for none.
+    """
+
+    names: tuple[str, ...]
+    weight: Tensor
+    rows: tuple[int, ...]
+    views: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class StepOutput:
+    """The loss to minimise, a scalar with gradient, and its logits (batch, classes)."""
+
+    loss: Tensor
+    logits: Tensor
+
+
+@dataclass(frozen=True)
+class TaskFacts:
+    """What published hyper-parameters depend on: nothing that is learnt from images."""
+
+    dataset: str
+    setting: Setting
+    shots: int
+    classes: int
+    images: int
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """How a stage is optimised. The defaults are 2SFS's (paper, section 5.1; its code).
+
+    Exactly one of `iterations` and `epochs` is given once training starts.
+    """
+
+    optimizer: Literal["adamw", "adam", "sgd"] = "adamw"
+    lr: float = 2e-4
+    weight_decay: float = 1e-2
+    momentum: float = 0.9
+    eps: float = 1e-8
+    batch_size: int = 32
+    drop_last: bool = False
+    iterations: int | None = None
+    epochs: int | None = None
+    # "cosine" falls at every iteration, "cosine_per_epoch" as Dassl's schedule does.
+    schedule: Literal["cosine", "cosine_per_epoch", "constant"] = "cosine"
+    lr_min: float = 1e-6
+    warmup_epochs: int = 0
+    warmup_lr: float = 1e-5
+    precision: Literal["fp32", "bf16", "fp16"] = "fp32"
+
+
+def dassl(**changes) -> TrainConfig:
+    """The trainer that ten of the baselines share (Dassl's defaults), with a method's changes.
+
+    SGD with momentum and weight decay on every trained tensor, incomplete batches dropped, cosine
+    per epoch to zero after one epoch at a constant 1e-5.
+    """
+    facts = {
+        "optimizer": "sgd",
+        "lr": 2e-3,
+        "weight_decay": 5e-4,
+        "drop_last": True,
+        "schedule": "cosine_per_epoch",
+        "lr_min": 0.0,
+        "warmup_epochs": 1,
+    }
+    return TrainConfig(**{**facts, **changes})
+
+
+@dataclass(frozen=True)
+class NoOptions:
+    """The config of a method that has nothing to choose."""
+
+
+class Method(nn.Module):
+    """Zero-shot CLIP, and the base of every adaptation method.
+
+    A method owns its backbone and may change it. What it learns are registered tensors; it never
+    sees test data, files or the command line, and draws random numbers only from `generator`.
+    """
+
+    Config: ClassVar[type] = NoOptions
+    families: ClassVar[tuple[str, ...]] = ("clip", "siglip")
+    # Scores a fresh instance gives are zero-shot CLIP's; checked by the contract.
+    starts_at_zero_shot: ClassVar[bool] = True
+    # Can score a class it was not trained on, from its name.
+    open_vocabulary: ClassVar[bool] = True
+    # Trains something that classes share, so that a second stage can follow.
+    first_stage: ClassVar[bool] = True
+    # The share of a two-stage budget that goes to this method as the first stage (paper, alpha).
+    first_fraction: ClassVar[float] = 0.6
+    # Bounds of the training crop's share of the image's area.
+    crop_scale: ClassVar[tuple[float, float]] = (0.08, 1.0)
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        config=None,
+        template: str = TEMPLATE,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        if backbone.family not in self.families:
+            raise UsageError(
+                f"{type(self).__name__} works with {' and '.join(self.families)} models only; "
+                f"{backbone.name or 'this model'} is of the family {backbone.family!r}."
+            )
+        self.backbone = backbone
+        self.config = config if config is not None else self.Config()
+        self.template = template
+        self.generator = generator or torch.Generator().manual_seed(0)
+        # Names of the trained classes, for the methods that learn something per class.
+        self.trained_names: tuple[str, ...] = ()
+
+    def setup(self, support: SupportSet) -> None:
+        """Looks once at the support set before training; may solve the whole problem."""
+
+    def finish(self, support: SupportSet, validation: SupportSet | None) -> None:
+        """Chooses, after training, what is chosen on shots or validation shots."""
+
+    def encode_images(self, pixels: Tensor) -> Tensor:
+        """Unit-norm image embeddings: (batch, 3, size, size) to (batch, dim)."""
+        return F.normalize(self.backbone.encode_image(pixels), dim=-1)
+
+    def encode_classes(self, names: Sequence[str]) -> ClassEmbeddings:
+        """Embeds class names, seen in training or not, in the order asked.
+
+        Raises:
+            UsageError: for an unseen name, by methods with `open_vocabulary` False.
+        """
+        prompts = [self.prompt(name) for name in names]
+        weight = F.normalize(self.backbone.encode_text(prompts), dim=-1)
+        return self.class_embeddings(names, weight)
+
+    def forward(self, pixels: Tensor, classes: ClassEmbeddings) -> Tensor:
+        """Logits (batch, classes)."""
+        return self.score(self.encode_images(pixels), classes.weight)
+
+    def loss(self, inputs: Tensor, labels: Tensor, names: Sequence[str]) -> StepOutput:
+        """What one training step minimises; `names[label]` is the class of an image."""
+        logits = self(inputs, self.encode_classes(names))
+        return StepOutput(F.cross_entropy(logits, labels), logits)
+
+    @classmethod
+    def published_config(cls, facts: TaskFacts):
+        """The published hyper-parameters for a task."""
+        return cls.Config()
+
+    @classmethod
+    def published_training(cls, facts: TaskFacts) -> tuple[TrainConfig, ...]:
+        """The published training for a task, one entry per phase; empty when nothing trains."""
+        return ()
+
+    def begin_phase(self, phase: int) -> None:
+        """Called before each of the phases of `published_training`; sets what trains in it."""
+
+    def batches(self, support: SupportSet, batch_size: int, drop_last: bool) -> Iterator[Batch]:
+        """Endless training batches: what `loss` takes, and labels."""
+        return support.batches(batch_size, drop_last=drop_last, crop_scale=self.crop_scale)
+
+    # What follows is shared by methods and not meant to be overridden.
+
+    def prompt(self, name: str) -> str:
+        """The text that stands for a class. Underscores are spaces to every method but TaskRes."""
+        return self.template.format(name.replace("_", " "))
+
+    def score(self, image_embeds: Tensor, class_embeds: Tensor) -> Tensor:
+        """Scaled cosine of unit-norm embeddings: (batch, dim), (classes, dim) to logits."""
+        logits = self.backbone.logit_scale.exp() * image_embeds @ class_embeds.T
+        # SigLIP adds a bias; it moves no argmax, but its sigmoid probabilities need it.
+        return logits + self.backbone.logit_bias if self.backbone.family != "clip" else logits
+
+    def class_embeddings(
+        self, names: Sequence[str], weight: Tensor, views: Tensor | None = None
+    ) -> ClassEmbeddings:
+        """`ClassEmbeddings` of these names, with the trained class that each of them is."""
+        return ClassEmbeddings(tuple(names), weight, self.trained_rows(names), views)
+
+    def trained_rows(self, names: Sequence[str]) -> tuple[int, ...]:
+        """The trained class that each name stands for, -1 for none.
+
+        Classes may share a name: its n-th mention is the n-th trained class so named, so that two
+        trained rows never collapse into one. A mention too many is a class of its own, unseen.
+        """
+        left: dict[str, list[int]] = {}
+        for row, name in enumerate(self.trained_names):
+            left.setdefault(name, []).append(row)
+        return tuple(left[name].pop(0) if left.get(name) else -1 for name in names)
+
+    def seen_rows(self, names: Sequence[str]) -> Tensor:
+        """`trained_rows` for a class-bound method.
+
+        Raises:
+            UsageError: when a name is not among the trained ones.
+        """
+        rows = self.trained_rows(names)
+        unseen = [name for name, row in zip(names, rows, strict=True) if row < 0]
+        if unseen:
+            raise UsageError(
+                f"{type(self).__name__} learns a row for each class and cannot score classes it "
+                f"was not trained on: {', '.join(map(repr, unseen[:5]))}."
+            )
+        return torch.tensor(rows, device=self.backbone.device)
+
+    def learned_names(self) -> list[str]:
+        """Names of the tensors that make this instance more than its backbone, in order."""
+        parameters = [
+            name
+            for name, parameter in self.named_parameters()
+            if parameter.requires_grad or not name.startswith("backbone.")
+        ]
+        return parameters + [name for name, _ in self.named_buffers()]
+
+    def learned_state(self) -> dict[str, Tensor]:
+        """The learned tensors by name, on the CPU: all that a saved classifier needs."""
+        state = self.state_dict()
+        return {name: state[name].detach().cpu().contiguous() for name in self.learned_names()}
+
+    def restore(self, state: dict[str, Tensor], trained_names: Sequence[str]) -> None:
+        """Takes up learned tensors without the support set they came from.
+
+        Raises:
+            ValueError: when a tensor does not fit this method and backbone.
+        """
+        self.trained_names = tuple(trained_names)
+        own = self.state_dict(keep_vars=True)
+        for name, value in state.items():
+            if name in own:
+                if own[name].shape != value.shape:
+                    raise ValueError(
+                        f"{name} has shape {tuple(value.shape)}, not {tuple(own[name].shape)}"
+                    )
+                own[name].data.copy_(value)
+            elif "." not in name:
+                # Made by `setup` from the support set.
+                self.register_buffer(name, value.to(self.backbone.device))
+            else:
+                raise ValueError(f"{type(self).__name__} has no tensor {name}")

@@ -1,0 +1,144 @@
+"""The second stage: a linear classifier over frozen features, started at the class embeddings.
+
+Paper: Farina et al., Rethinking Few-Shot Adaptation of Vision-Language Models in Two Stages,
+CVPR 2025, section 4.2, https://arxiv.org/abs/2503.11609.
+
+Equation: logits(x, c) = s cos(V*(x), phi_c), with V* the frozen first stage and phi_c a trained
+row, initialised with the first stage's unit-norm embedding of the name of c.
+
+It wraps any method and takes from it `encode_images` and `encode_classes`, nothing else.
+Selective inference falls out of that: a trained name is answered with its row, any other name with
+the wrapped method's embedding.
+
+Deviations: the released code maps rows by name, so that classes of equal names share the last
+one's row; here each keeps its own. It also leaves a wrapped method's dropout on while initialising
+and training the classifier; `inner_dropout=True` does so.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from shotfit.data.loading import Batch, SupportSet
+from shotfit.errors import UsageError
+from shotfit.methods.base import ClassEmbeddings, Method, StepOutput, TaskFacts, TrainConfig
+
+
+@dataclass(frozen=True)
+class LinearConfig:
+    """Options of the second stage."""
+
+    views: int | None = None
+    """None re-encodes freshly augmented images at every step, as published; a number encodes so
+    many augmented views of each image once and trains on those features."""
+    inner_dropout: bool = False
+    """Leave the first stage's dropout on, as the released code does."""
+
+
+class LinearClassifier(Method):
+    """A linear classifier over a frozen first stage (see the module's docstring)."""
+
+    Config = LinearConfig
+
+    def __init__(self, inner: Method, config: LinearConfig | None = None) -> None:
+        # Not `Method.__init__`: the backbone stays the wrapped method's own, saved once.
+        nn.Module.__init__(self)
+        self.config = config or LinearConfig()
+        self.template = inner.template
+        self.generator = inner.generator
+        self.trained_names = ()
+        if not inner.open_vocabulary:
+            raise UsageError(
+                f"{type(inner).__name__} is bound to its classes: it learns nothing that a second "
+                "stage could build on."
+            )
+        self._inner_learned = [f"inner.{name}" for name in inner.learned_names()]
+        self.inner = inner.requires_grad_(False)
+        self._features: Tensor | None = None
+
+    @property
+    def backbone(self):  # type: ignore[override]
+        """The wrapped method's backbone."""
+        return self.inner.backbone
+
+    @torch.no_grad()
+    def setup(self, support: SupportSet) -> None:
+        """Starts the rows at the class embeddings; encodes the views when there are some."""
+        self.train(self.training)
+        self.trained_names = support.classnames
+        rows = self.inner.encode_classes(support.classnames).weight.detach().float().clone()
+        self.weight = nn.Parameter(rows)
+        if self.config.views is not None:
+            passes = [self._encode_pass(support) for _ in range(self.config.views)]
+            self._features = torch.stack(passes)
+
+    def train(self, mode: bool = True) -> "LinearClassifier":
+        """The wrapped method stays in evaluation mode, unless its dropout is asked for."""
+        super().train(mode)
+        if not self.config.inner_dropout:
+            self.inner.eval()
+        return self
+
+    @torch.no_grad()
+    def encode_images(self, pixels: Tensor) -> Tensor:
+        """The wrapped method's image embeddings, without gradient."""
+        return self.inner.encode_images(pixels)
+
+    def encode_classes(self, names: Sequence[str]) -> ClassEmbeddings:
+        """Rows for trained names, the wrapped method's embeddings for the others (section 4.3)."""
+        rows = self.trained_rows(names)
+        weight = F.normalize(self.weight, dim=-1)
+        if rows == tuple(range(len(self.weight))):
+            return ClassEmbeddings(tuple(names), weight, rows)
+        novel = [name for name, row in zip(names, rows, strict=True) if row < 0]
+        embeds = torch.cat([weight, self.inner.encode_classes(novel).weight.to(weight.dtype)])
+        following = iter(range(len(weight), len(embeds)))
+        chosen = [row if row >= 0 else next(following) for row in rows]
+        picked = embeds[torch.tensor(chosen, device=embeds.device)]
+        return ClassEmbeddings(tuple(names), picked, rows)
+
+    def loss(self, inputs: Tensor, labels: Tensor, names: Sequence[str]) -> StepOutput:
+        """Cross-entropy of the rows; `inputs` are pixels, or features when views are cached."""
+        embeds = inputs if self._features is not None else self.encode_images(inputs)
+        logits = self.score(embeds, self.encode_classes(names).weight)
+        return StepOutput(F.cross_entropy(logits, labels), logits)
+
+    def batches(self, support: SupportSet, batch_size: int, drop_last: bool) -> Iterator[Batch]:
+        """Augmented pixels, or shuffled cached features: each epoch a random view per image."""
+        if self._features is None:
+            yield from super().batches(support, batch_size, drop_last)
+            return
+        labels = support.labels.to(self._features.device)
+        seed = support.stream.getrandbits(62)
+        generator = torch.Generator().manual_seed(seed)
+        views, images = self._features.shape[:2]
+        while True:
+            order = torch.randperm(images, generator=generator)
+            view = torch.randint(views, (images,), generator=generator)
+            for rows in order.split(batch_size):
+                yield self._features[view[rows], rows], labels[rows]
+
+    @classmethod
+    def published_training(cls, facts: TaskFacts) -> tuple[TrainConfig, ...]:
+        """2SFS's optimiser; the recipe sets the number of iterations."""
+        return (TrainConfig(),)
+
+    def learned_names(self) -> list[str]:
+        """The rows and what the wrapped method learned, although that is frozen by now."""
+        return ["weight", *self._inner_learned] if "weight" in self._parameters else []
+
+    def restore(self, state: dict[str, Tensor], trained_names: Sequence[str]) -> None:
+        """As `Method.restore`; tensors of the wrapped method go to it."""
+        prefix = "inner."
+        inside = {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}
+        self.inner.restore(inside, ())
+        self.weight = nn.Parameter(state["weight"].to(self.backbone.device), requires_grad=False)
+        self.trained_names = tuple(trained_names)
+
+    def _encode_pass(self, support: SupportSet) -> Tensor:
+        device = self.backbone.device
+        batches = support.augmented_once()
+        return torch.cat([self.encode_images(pixels.to(device)) for pixels, _ in batches])

@@ -1,0 +1,172 @@
+"""Stages in order: what to train, for how long, and what follows it."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+
+from shotfit.backbone import Backbone
+from shotfit.config import override
+from shotfit.data.loading import SupportSet
+from shotfit.errors import UsageError
+from shotfit.methods import get_method
+from shotfit.methods.base import Method, TaskFacts, TrainConfig
+from shotfit.methods.linear import LinearClassifier, LinearConfig
+from shotfit.training import TrainStep, total_iterations, train
+
+Observe = Callable[[Method, int, TrainStep], None]
+"""Called after every update with the method, the number of the stage, and the step."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage: a method, and what differs from its published options and training."""
+
+    method: str
+    options: dict[str, Any] = field(default_factory=dict)
+    training: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One stage, or a first stage and the linear classifier.
+
+    The two-stage budget is `iters_per_shot` (M) times the shots, `first_fraction` (alpha) of it for
+    the first stage; None takes the first stage's own (0.6, for LoRA and prompts 0.3). With
+    `budget="published"` a method alone trains for its published updates. As a first stage, a
+    method published in epochs keeps alpha of those (paper, appendix on prompt learning), and one
+    published in iterations gets alpha of the two-stage budget. With "shared" every method gets
+    iterations of the one budget of 2SFS.
+    """
+
+    stages: tuple[Stage, ...]
+    iters_per_shot: int = 300
+    first_fraction: float | None = None
+    budget: Literal["published", "shared"] = "published"
+
+
+def two_stage(first: str = "layernorm", **options: Any) -> Recipe:
+    """2SFS with any first stage; `options` are those of `Recipe`."""
+    return Recipe((Stage(first), Stage("linear")), **options)
+
+
+def one_stage(method: str, **options: Any) -> Recipe:
+    """A method alone; `options` are those of `Recipe`."""
+    return Recipe((Stage(method),), **options)
+
+
+def adapt(
+    backbone: Backbone,
+    support: SupportSet,
+    recipe: Recipe,
+    facts: TaskFacts,
+    *,
+    validation: SupportSet | None = None,
+    generator: torch.Generator | None = None,
+    observe: Observe | None = None,
+) -> Method:
+    """The method that the stages of `recipe` make of `backbone`, in evaluation mode.
+
+    The backbone is changed and belongs to the method from then on. Test data has no way in.
+
+    Raises:
+        UsageError: for a recipe that makes no sense (see `plan`).
+    """
+    plans = plan(recipe, facts)
+    method: Method | None = None
+    for number, (stage, config, trainings) in enumerate(plans):
+        if method is None:
+            method = get_method(stage.method)(backbone, config, support.split.template, generator)
+        else:
+            method = LinearClassifier(method, config)
+        method.setup(support)
+        for phase, training in enumerate(trainings):
+            method.begin_phase(phase)
+            for step in train(method, support, training):
+                if observe is not None:
+                    observe(method, number, step)
+        method.eval()
+        with torch.no_grad():
+            method.finish(support, validation)
+    assert method is not None
+    return method
+
+
+Plan = tuple[Stage, Any, tuple[TrainConfig, ...]]
+
+
+def plan(recipe: Recipe, facts: TaskFacts) -> tuple[Plan, ...]:
+    """Every stage with its complete config and training, before anything is loaded.
+
+    Raises:
+        UsageError: for an unknown method or option, a second stage over a method that trains
+            nothing shared, or a fraction outside (0, 1).
+    """
+    if not recipe.stages or len(recipe.stages) > 2:
+        raise UsageError(f"A recipe has one or two stages, got {len(recipe.stages)}.")
+    first = recipe.stages[0]
+    method = get_method(first.method)
+    config = override(method.published_config(facts), first.options)
+    total = recipe.iters_per_shot * facts.shots
+    trainings = method.published_training(facts)
+    if first.method == "linear":
+        raise UsageError("The linear classifier is a second stage; put a method before it.")
+    if len(recipe.stages) == 1:
+        if recipe.budget == "shared":
+            trainings = _spread(trainings, total)
+        return ((first, config, _overridden(trainings, first.training)),)
+    second = recipe.stages[1]
+    if second.method != "linear":
+        raise UsageError("The second stage of a recipe is 'linear'.")
+    if not method.first_stage:
+        raise UsageError(
+            f"{first.method!r} trains nothing that classes share, so it cannot be a first stage."
+        )
+    fraction = method.first_fraction if recipe.first_fraction is None else recipe.first_fraction
+    if not 0 < fraction < 1:
+        raise UsageError(f"first_fraction must lie between 0 and 1, got {fraction}.")
+    iterations = int(total * fraction)
+    if recipe.budget == "shared" or all(t.epochs is None for t in trainings):
+        trainings = _spread(trainings, iterations)
+    else:
+        trainings = _shortened(trainings, facts.images, fraction)
+    linear = override(LinearConfig(), second.options)
+    rest = TrainConfig(iterations=total - iterations)
+    return (
+        (first, config, _overridden(trainings, first.training)),
+        (second, linear, _overridden((rest,), second.training)),
+    )
+
+
+def _spread(trainings: tuple[TrainConfig, ...], total: int) -> tuple[TrainConfig, ...]:
+    """The phases with `total` iterations shared among them."""
+    shares = [total // len(trainings) + (n < total % len(trainings)) for n in range(len(trainings))]
+    return tuple(
+        dataclasses.replace(training, iterations=share, epochs=None)
+        for training, share in zip(trainings, shares, strict=True)
+    )
+
+
+def _shortened(
+    trainings: tuple[TrainConfig, ...], images: int, fraction: float
+) -> tuple[TrainConfig, ...]:
+    """The phases with the given fraction of their published updates."""
+    return tuple(
+        dataclasses.replace(
+            training,
+            iterations=max(1, int(total_iterations(training, images) * fraction)),
+            epochs=None,
+        )
+        for training in trainings
+    )
+
+
+def _overridden(
+    trainings: tuple[TrainConfig, ...], changes: Mapping[str, Any]
+) -> tuple[TrainConfig, ...]:
+    if "epochs" in changes or "iterations" in changes:
+        cleared = {"epochs": None, "iterations": None, **changes}
+        return tuple(override(training, cleared) for training in trainings)
+    return tuple(override(training, changes) for training in trainings)

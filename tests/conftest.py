@@ -1,0 +1,123 @@
+"""A random CLIP of some hundred thousand parameters, and a task of coloured shapes."""
+
+import random
+import re
+import zlib
+
+import pytest
+import torch
+from PIL import Image, ImageDraw
+from transformers import CLIPConfig, CLIPModel
+
+from shotfit.backbone import Backbone
+from shotfit.data.dataset import Dataset, Example, make_task
+from shotfit.data.images import ImageSpec
+from shotfit.data.loading import SupportSet
+
+torch.set_num_threads(1)
+
+VOCABULARY = 1000
+SPEC = ImageSpec(size=32, resize=32)
+
+
+class WordTokenizer:
+    """One token a word or punctuation mark, so that "a photo of a" is four, as in CLIP's."""
+
+    def __call__(self, texts):
+        return {"input_ids": [self._ids(text) for text in texts]}
+
+    def _ids(self, text):
+        words = re.findall(r"\w+|[^\w\s]", text.lower())
+        ids = [zlib.crc32(word.encode()) % (VOCABULARY - 2) for word in words]
+        return [VOCABULARY - 2, *ids, VOCABULARY - 1]
+
+
+def tiny_clip(seed: int = 0, vision_blocks: int = 3, text_blocks: int = 2) -> CLIPModel:
+    """A random CLIP with towers of different width and depth, so that nothing can mix them up."""
+    state = torch.get_rng_state()
+    torch.manual_seed(seed)
+    config = CLIPConfig(
+        text_config={
+            "hidden_size": 48,
+            "intermediate_size": 96,
+            "num_hidden_layers": text_blocks,
+            "num_attention_heads": 4,
+            "vocab_size": VOCABULARY,
+            "max_position_embeddings": 77,
+            "bos_token_id": VOCABULARY - 2,
+            "eos_token_id": VOCABULARY - 1,
+        },
+        vision_config={
+            "hidden_size": 64,
+            "intermediate_size": 128,
+            "num_hidden_layers": vision_blocks,
+            "num_attention_heads": 4,
+            "image_size": SPEC.size,
+            "patch_size": 8,
+        },
+        projection_dim=40,
+        # Ten times smaller than CLIP's, so that random embeddings do not saturate the softmax.
+        logit_scale_init_value=2.3,
+    )
+    model = CLIPModel(config).eval()
+    # Random weights alone make all prompts nearly equal; spread them.
+    with torch.no_grad():
+        model.text_model.embeddings.token_embedding.weight.mul_(20)
+    torch.set_rng_state(state)
+    return model
+
+
+def make_backbone(seed: int = 0, **sizes) -> Backbone:
+    return Backbone.from_model(tiny_clip(seed, **sizes), WordTokenizer(), SPEC, name="tiny")
+
+
+def shapes_dataset(classes: int = 6, train: int = 6, test: int = 5) -> Dataset:
+    """Ellipses of a colour per class, at random places and sizes."""
+    colors = ["red", "green", "blue", "yellow", "purple", "orange", "pink", "gray"][:classes]
+    stream = random.Random(0)
+
+    def draw(color):
+        image = Image.new("RGB", (40, 36), (stream.randrange(200, 256),) * 3)
+        x, y = stream.randrange(15), stream.randrange(12)
+        size = stream.randrange(12, 22)
+        ImageDraw.Draw(image).ellipse((x, y, x + size, y + size), fill=color)
+        return image
+
+    def examples(part, count):
+        return tuple(
+            Example(f"{part}/{color}/{n}.png", label, draw(color))
+            for label, color in enumerate(colors)
+            for n in range(count)
+        )
+
+    return Dataset(
+        name="shapes",
+        classnames=tuple(colors),
+        train=examples("train", train),
+        val=examples("val", 2),
+        test=examples("test", test),
+    )
+
+
+@pytest.fixture
+def backbone() -> Backbone:
+    return make_backbone()
+
+
+@pytest.fixture(scope="session")
+def dataset() -> Dataset:
+    return shapes_dataset()
+
+
+@pytest.fixture(scope="session")
+def task(dataset):
+    return make_task(dataset, "base_to_novel", shots=4, seed=1)
+
+
+@pytest.fixture
+def support(task) -> SupportSet:
+    return make_support(task)
+
+
+def make_support(task, seed: int = 1) -> SupportSet:
+    return SupportSet(task.support, SPEC, random.Random(seed), threads=1)

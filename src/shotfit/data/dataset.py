@@ -76,7 +76,7 @@ class Task:
 
     name: str
     setting: Setting
-    shots: int
+    shots: int | None
     seed: int
     support: Split
     validation: Split
@@ -163,7 +163,7 @@ def select_classes(examples: Sequence[Example], dataset: Dataset, labels: range)
 def make_task(
     dataset: Dataset,
     setting: Setting,
-    shots: int,
+    shots: int | None,
     seed: int,
     *,
     fewshot: tuple[tuple[Example, ...], tuple[Example, ...]] | None = None,
@@ -172,7 +172,8 @@ def make_task(
     """The few-shot task of a dataset in a setting. No code after this line asks for the setting.
 
     Shots are drawn from all classes before the base half is taken, so both settings train on the
-    same images. `fewshot` gives published training and validation lists instead of drawing.
+    same images. `shots=None` takes every training image; `fewshot` gives published training and
+    validation lists instead of drawing.
 
     Raises:
         UsageError: for an unknown setting, or fewer than two classes in base-to-novel.
@@ -180,7 +181,12 @@ def make_task(
     """
     if setting not in SETTINGS:
         raise UsageError(f"Unknown setting {setting!r}. Known: {', '.join(SETTINGS)}.")
-    train, val = fewshot or sample_shots(dataset, shots, seed, allow_fewer=allow_fewer)
+    if fewshot is not None:
+        train, val = fewshot
+    elif shots is None:
+        train, val = dataset.train, dataset.val
+    else:
+        train, val = sample_shots(dataset, shots, seed, allow_fewer=allow_fewer)
     classes = len(dataset.classnames)
     if setting == "all_to_all":
         halves = {"all": range(classes)}

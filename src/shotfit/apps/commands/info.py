@@ -13,7 +13,7 @@ def info(
     model: Annotated[Path, typer.Argument(help="A saved classifier.")],
     as_json: options.Json = False,
 ) -> None:
-    """What a saved classifier is: classes, recipe, metrics, files (checked against their hashes)."""
+    """What a saved classifier is; its files are checked against their hashes."""
     from shotfit.archive import read_settings
 
     settings = read_settings(model)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from shotfit.recipe import Recipe, Stage, adapt, one_stage, two_stage
     from shotfit.training import train
 
+__version__ = "0.1.0"
+
 _HOMES = {
     "Backbone": "backbone",
     "DataError": "errors",

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import tempfile
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ import safetensors.torch
 import torch
 from safetensors import SafetensorError
 
+from shotfit import __version__
 from shotfit.backbone import Backbone
 from shotfit.config import from_dict, to_dict
 from shotfit.errors import DataError
@@ -147,7 +147,7 @@ def _write(classifier: "FewShotClassifier", folder: Path) -> None:
     safetensors.torch.save_file(method.learned_state(), folder / WEIGHTS)
     settings = {
         "format": FORMAT,
-        "shotfit": version("shotfit"),
+        "shotfit": __version__,
         "backbone_fingerprint": fingerprint(method.backbone),
         "stages": [
             {"method": type(part).__module__.rsplit(".", 1)[1], "config": to_dict(part.config)}

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from shotfit import __version__
 from shotfit.backbone import Backbone
 from shotfit.config import digest, to_dict
 from shotfit.data import load_dataset
@@ -180,8 +181,8 @@ def environment() -> dict[str, str]:
     """Versions and hardware that numbers may depend on."""
     from importlib.metadata import version
 
-    packages = ("shotfit", "torch", "transformers", "pillow", "numpy")
-    facts = {package: version(package) for package in packages}
+    packages = ("torch", "transformers", "pillow", "numpy")
+    facts = {"shotfit": __version__, **{package: version(package) for package in packages}}
     facts["python"] = platform.python_version()
     facts["platform"] = f"{platform.system()} {platform.machine()}"
     facts["processors"] = str(os.cpu_count())

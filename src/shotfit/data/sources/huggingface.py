@@ -29,22 +29,15 @@ def load(
 ) -> Dataset:
     """A dataset of the hub, or of local parquet or image files.
 
-    Args:
-        name_or_path: an existing file or folder, otherwise a hub id.
-        config: the configuration of a hub dataset that has several.
-        image_column: by default the only column of type Image.
-        label_column: by default the only ClassLabel column, or one named label, labels or class.
-        train: the split to draw shots from.
-        val: the split for validation; by default `validation` or `val`, if there.
-        test: the split to measure on; by default `test`, if there.
-        classnames: the names by label, where the file has none.
-        template: the prompt of a class name.
-        revision: the commit or tag of a hub dataset.
-        cache_dir: where `datasets` keeps its copies.
+    `name_or_path` is an existing file or folder, otherwise a hub id, with its `config` and
+    `revision`. Shots are drawn from the split `train`; `val` is by default the split `validation`
+    or `val`, and `test` the split `test`, where there is one. The image column is by default the
+    only one of type Image, the label column the only ClassLabel, or else label, labels or class;
+    `classnames` gives the names by label where the file has none.
 
     Underscores in class names become spaces, as everywhere. Images stay encoded: a local image is
     a path, one inside a parquet file is held in memory as the bytes of its file, so a large hub
-    dataset needs as much memory as its splits.
+    dataset needs as much memory as its splits. `cache_dir` is where `datasets` keeps its copies.
 
     Raises:
         UsageError: when `datasets` is not installed, or a split or column is not there.
@@ -52,31 +45,21 @@ def load(
     """
     library = _import_datasets()
     splits = _load_splits(library, str(name_or_path), config, revision, cache_dir)
-    chosen = {
-        "train": _split_name(splits, (train,), required=True),
-        "val": _split_name(splits, (val,) if val else ("validation", "val"), required=bool(val)),
-        "test": _split_name(splits, (test,) if test else ("test",), required=bool(test)),
-    }
-    tables = {part: splits[split] for part, split in chosen.items() if split}
+    chosen = _choose_splits(splits, train, val, test)
+    tables = {part: splits[split] for part, split in chosen.items()}
     image_column = image_column or _find_image_column(library, tables["train"])
     label_column = label_column or _find_label_column(library, tables["train"])
     _check_columns(tables, chosen, image_column, label_column)
     names, to_label = _labels(library, tables, label_column, classnames)
-
-    def examples(part: str) -> tuple[Example, ...]:
-        if part not in tables:
-            return ()
-        return _examples(
-            library, tables[part], str(chosen[part]), image_column, label_column, to_label
-        )
-
+    examples = {
+        part: _examples(library, table, chosen[part], image_column, label_column, to_label)
+        for part, table in tables.items()
+    }
     return Dataset(
         name=Path(name_or_path).stem if Path(name_or_path).exists() else str(name_or_path),
         classnames=tuple(name.replace("_", " ") for name in names),
-        train=examples("train"),
-        val=examples("val"),
-        test=examples("test"),
         template=template,
+        **examples,
     )
 
 
@@ -115,13 +98,19 @@ def _load_splits(
         raise DataError(f"The dataset {where} cannot be loaded: {error}") from error
 
 
-def _split_name(splits: dict[str, Any], wanted: tuple[str, ...], *, required: bool) -> str | None:
-    for name in wanted:
-        if name in splits:
-            return name
-    if required:
-        raise unknown_name("split", wanted[0], splits)
-    return None
+def _choose_splits(
+    splits: dict[str, Any], train: str, val: str | None, test: str | None
+) -> dict[str, str]:
+    """The name of the split that is train, val and test; without those that there are not."""
+    for asked in (train, val, test):
+        if asked is not None and asked not in splits:
+            raise unknown_name("split", asked, splits)
+    if val is None:
+        val = next((name for name in ("validation", "val") if name in splits), None)
+    if test is None and "test" in splits:
+        test = "test"
+    chosen = {"train": train, "val": val, "test": test}
+    return {part: split for part, split in chosen.items() if split is not None}
 
 
 def _find_image_column(library: Any, table: Any) -> str:
@@ -144,7 +133,7 @@ def _find_label_column(library: Any, table: Any) -> str:
 
 
 def _check_columns(
-    tables: dict[str, Any], chosen: dict[str, str | None], image_column: str, label_column: str
+    tables: dict[str, Any], chosen: dict[str, str], image_column: str, label_column: str
 ) -> None:
     for part, table in tables.items():
         for column in (image_column, label_column):

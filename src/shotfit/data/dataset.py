@@ -196,6 +196,10 @@ def make_task(
         base, novel = split_base_novel(classes)
         halves = {"base": base, "novel": novel}
     trained = next(iter(halves.values()))
+    tests = {key: select_classes(dataset.test, dataset, half) for key, half in halves.items()}
+    for key, split in tests.items():
+        if not split.examples:
+            raise DataError(f"{dataset.name} has no test images of the {key} classes.")
     return Task(
         name=dataset.name,
         setting=setting,
@@ -203,5 +207,5 @@ def make_task(
         seed=seed,
         support=select_classes(train, dataset, trained),
         validation=select_classes(val, dataset, trained),
-        tests={key: select_classes(dataset.test, dataset, half) for key, half in halves.items()},
+        tests=tests,
     )

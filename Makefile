@@ -10,24 +10,23 @@ PYTHON ?= python3
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(shell cat "$(SOURCE)/pyproject.toml" "$(SOURCE)/constraints.txt" | cksum | cut -d' ' -f1)
 export PYTHONDONTWRITEBYTECODE := 1
-export PYTHONPATH := $(SOURCE)/src
 RUN := cd "$(SOURCE)" && OMP_NUM_THREADS=1
 
 .PHONY: demo test check setup
 
 demo: setup
-	@"$(BIN)/python" -m shotfit demo --out "$(HERE)/demo"
+	@OMP_NUM_THREADS=2 "$(BIN)/shotfit" demo --out "$(HERE)/demo"
 
 test: setup
 	@$(RUN) "$(BIN)/ruff" format --no-cache --check .
 	@$(RUN) "$(BIN)/ruff" check --no-cache .
-	@$(RUN) "$(BIN)/pyright" --pythonpath "$(BIN)/python"
+	@$(RUN) "$(BIN)/basedpyright" --pythonpath "$(BIN)/python"
 	@$(RUN) "$(BIN)/python" -m pytest
 
 check: setup
 	@$(RUN) "$(BIN)/ruff" format --no-cache --check .
 	@$(RUN) "$(BIN)/ruff" check --no-cache .
-	@$(RUN) "$(BIN)/pyright" --pythonpath "$(BIN)/python"
+	@$(RUN) "$(BIN)/basedpyright" --pythonpath "$(BIN)/python"
 	@$(RUN) "$(BIN)/python" -m pytest -m "not slow and not network and not gpu and not data"
 
 setup: $(STAMP)
@@ -37,5 +36,5 @@ $(STAMP):
 	@mkdir -p "$(HERE)"
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed (PYTHON=...)"; exit 1; }
 	@test -x "$(BIN)/python" || $(PYTHON) -m venv "$(VENV)"
-	@"$(BIN)/python" -m pip install --quiet --disable-pip-version-check -r "$(SOURCE)/constraints.txt"
+	@"$(BIN)/python" -m pip install --quiet --disable-pip-version-check --constraint "$(SOURCE)/constraints.txt" --editable "$(SOURCE)[dev]"
 	@rm -f "$(VENV)"/.installed-* && touch "$@"

@@ -104,7 +104,8 @@ def run(
     started = time.perf_counter()
     method = fit_task(experiment, task, backbone=backbone, observe=watch, device=device)
     fitted = time.perf_counter()
-    metrics = evaluate(method, task.tests)
+    measurable = all(split.examples for split in task.tests.values())
+    metrics = evaluate(method, task.tests) if measurable else {}
     record = Record(
         id=experiment.id,
         experiment=to_dict(experiment),

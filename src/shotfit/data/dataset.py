@@ -177,7 +177,8 @@ def make_task(
 
     Raises:
         UsageError: for an unknown setting, or fewer than two classes in base-to-novel.
-        DataError: when a class has too few images, or a test half is empty.
+        DataError: when a class has too few images, or there are test images of one half only.
+            Without any test images a task can be trained on, not measured.
     """
     if setting not in SETTINGS:
         raise UsageError(f"Unknown setting {setting!r}. Known: {', '.join(SETTINGS)}.")
@@ -198,7 +199,7 @@ def make_task(
     trained = next(iter(halves.values()))
     tests = {key: select_classes(dataset.test, dataset, half) for key, half in halves.items()}
     for key, split in tests.items():
-        if not split.examples:
+        if dataset.test and not split.examples:
             raise DataError(f"{dataset.name} has no test images of the {key} classes.")
     return Task(
         name=dataset.name,

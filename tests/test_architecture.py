@@ -23,7 +23,7 @@ LAYERS = [
     ["recipe"],
     ["records"],
     ["experiment"],
-    ["dynamics", "sweep", "progress"],
+    ["dynamics", "sweep", "estimate", "cluster", "progress"],
     ["report", "plots", "dynamics_plots"],
     ["archive", "classifier", "export"],
     ["apps"],

@@ -28,7 +28,8 @@ def _register() -> None:
         if group is not None:
             app.add_typer(group, name=name)
         else:
-            app.command(name)(getattr(module, info.name))
+            kind = getattr(module, "command_class", None)
+            app.command(name, cls=kind)(getattr(module, info.name))
 
 
 _register()

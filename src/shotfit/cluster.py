@@ -1,0 +1,153 @@
+"""Runs as tasks of Ray, on this machine or on a cluster that is already there.
+
+https://docs.ray.io/en/latest/ray-core/fault_tolerance/tasks.html: a task whose worker or node is
+lost runs again elsewhere, `retries` times; what a run raises itself is its record and is not
+repeated. Records come back to the driver, so workers need no common folder for them, but they do
+need ShotFit, the data below the same root, and the backbone.
+"""
+
+import contextlib
+import logging
+import os
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from shotfit.errors import DataError, UsageError
+from shotfit.experiment import Experiment
+from shotfit.records import Record
+
+# A run's record is some ten kilobytes; Ray would otherwise take a third of the memory for objects.
+OBJECT_STORE_BYTES = 100 * 2**20
+CONNECT_SECONDS = 3.0
+POLL_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class RayOptions:
+    """Where runs are made and what each of them takes."""
+
+    address: str | None = None
+    """host:port of a cluster's head, ray://host:port, or "auto"; None starts Ray on this machine
+    for as long as the grid runs."""
+    cpus: float = 1
+    gpus: float = 0
+    retries: int = 3
+    """How often a run is repeated when the worker or machine it ran on is lost."""
+
+
+def run_on_ray(
+    experiments: Sequence[Experiment],
+    work: Callable[[Experiment], Record],
+    failed: Callable[[Experiment, str], Record],
+    options: RayOptions,
+) -> Iterator[tuple[int, Record | None]]:
+    """The number of runs under way and, when one has ended, its record, in order of ending.
+
+    Raises:
+        UsageError: when Ray is not installed, or no machine has what a run takes.
+        DataError: when the cluster cannot be reached.
+    """
+    with _connected(options) as ray:
+        task = ray.remote(work_on).options(
+            num_cpus=options.cpus,
+            num_gpus=options.gpus,
+            max_retries=options.retries,
+            retry_exceptions=False,
+        )
+        waiting = {task.remote(work, experiment): experiment for experiment in experiments}
+        try:
+            yield min(len(waiting), _slots(ray, options)), None
+            while waiting:
+                ready, _ = ray.wait(list(waiting), num_returns=1, timeout=POLL_SECONDS)
+                for reference in ready:
+                    experiment = waiting.pop(reference)
+                    try:
+                        record = ray.get(reference)
+                    except ray.exceptions.RayError as error:
+                        record = failed(experiment, f"{type(error).__name__}: {error}")
+                    yield min(len(waiting), _slots(ray, options)), record
+        finally:
+            # A cluster outlives its driver: what nobody waits for any more must not run on.
+            for reference in waiting:
+                ray.cancel(reference, force=True)
+
+
+def work_on(work: Callable[[Experiment], Record], experiment: Experiment) -> Record:
+    """What a Ray task calls."""
+    return work(experiment)
+
+
+@contextlib.contextmanager
+def _connected(options: RayOptions) -> Iterator[Any]:
+    # Before the import, which reads them: no usage report, and no notice about how a later Ray
+    # will treat accelerators of tasks that ask for none.
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    try:
+        import ray
+    except ImportError:
+        raise UsageError("--ray needs Ray: pip install 'shotfit[bench]'.") from None
+    quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
+    if options.address is None:
+        ray.init(
+            num_cpus=max(os.cpu_count() or 1, 1),
+            include_dashboard=False,
+            object_store_memory=OBJECT_STORE_BYTES,
+            **quiet,
+        )
+    else:
+        _check_reachable(options.address)
+        try:
+            ray.init(address=options.address, **quiet)
+        except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+            raise DataError(
+                f"Cannot join the Ray cluster at {options.address!r}: {error}"
+            ) from error
+    try:
+        _check_capacity(ray, options)
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+def _check_reachable(address: str) -> None:
+    """Ray itself tries for a minute and then ends the process; a closed port shows at once."""
+    if address == "auto":
+        return
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():
+        raise UsageError(f"--ray takes host:port, ray://host:port or auto, got {address!r}.")
+    try:
+        socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS).close()
+    except OSError as error:
+        raise DataError(
+            f"No Ray cluster can be reached at {address!r} ({error}). `ray start --head` starts "
+            "one; --ray without an address uses this machine."
+        ) from error
+
+
+def _check_capacity(ray: Any, options: RayOptions) -> None:
+    """Ray waits for ever for a machine that nobody will add."""
+    machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    if not any(_fits(machine, options) for machine in machines):
+        raise UsageError(
+            f"No machine of the Ray cluster has the {options.cpus:g} CPUs and {options.gpus:g} "
+            "GPUs that a run asks for."
+        )
+
+
+def _fits(machine: dict[str, float], options: RayOptions) -> int:
+    """How many runs a machine can make at a time."""
+    limits = [machine.get(kind, 0) // wanted for kind, wanted in _wanted(options).items()]
+    return int(min(limits))
+
+
+def _wanted(options: RayOptions) -> dict[str, float]:
+    wanted = {"CPU": options.cpus, "GPU": options.gpus}
+    return {kind: amount for kind, amount in wanted.items() if amount} or {"CPU": 1}
+
+
+def _slots(ray: Any, options: RayOptions) -> int:
+    return sum(_fits(node["Resources"], options) for node in ray.nodes() if node["Alive"])

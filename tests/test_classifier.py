@@ -6,9 +6,9 @@ import shutil
 import numpy as np
 import pytest
 import torch
+from conftest import shapes_dataset, tiny_clip
 from PIL import Image
 
-from conftest import shapes_dataset, tiny_clip
 from shotfit.archive import CONFIG, WEIGHTS
 from shotfit.classifier import FewShotClassifier
 from shotfit.errors import DataError, UsageError

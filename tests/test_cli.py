@@ -5,8 +5,8 @@ import sys
 
 import pytest
 import yaml
-
 from conftest import shapes_dataset
+
 from shotfit.apps import cli
 
 

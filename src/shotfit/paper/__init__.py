@@ -83,6 +83,11 @@ class PaperTable:
         return self.cells[0].shots
 
     @property
+    def is_sweep(self) -> bool:
+        """Whether its rows are values of M, written into the names of its methods."""
+        return all("[M=" in method for method in self.methods)
+
+    @property
     def methods(self) -> tuple[str, ...]:
         """The paper's methods, in print order."""
         return unique(cell.method for cell in self.cells)

@@ -26,10 +26,10 @@ def table(
         return
     from shotfit.errors import UsageError, unknown_name
     from shotfit.paper import paper_table
-    from shotfit.protocol import keep
-    from shotfit.render import FORMATS, render, to_terminal
-    from shotfit.report import load, paper_report
-    from shotfit.suite import suite_report
+    from shotfit.report.protocol import keep
+    from shotfit.report.render import FORMATS, render, to_terminal
+    from shotfit.report.tables import load, paper_report
+    from shotfit.report.suite import suite_report
 
     if form not in FORMATS:
         raise unknown_name("format", form, FORMATS)

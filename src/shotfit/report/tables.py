@@ -15,8 +15,8 @@ from typing import Any
 
 from shotfit.errors import DataError
 from shotfit.paper import PaperTable, PrintedCell, decimals, unique
-from shotfit.protocol import Run, require_one_protocol, require_one_table, row_name, runs_of
-from shotfit.statistics import Estimate, estimate
+from shotfit.report.protocol import Run, require_one_protocol, require_one_table, row_name, runs_of
+from shotfit.report.statistics import Estimate, estimate
 
 METRICS = {"base": "base", "novel": "novel", "hm": "harmonic_mean", "accuracy": "all"}
 """The paper's metrics and the keys of records."""

@@ -4,8 +4,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from shotfit.labels import dataset_label, method_label
-from shotfit.report import Cell, Column, Panel, Row
+from shotfit.report.labels import dataset_label, method_label
+from shotfit.report.tables import Cell, Column, Panel, Row
 
 WIDE = 4
 """With more columns than this, printed values go under ours instead of beside them."""

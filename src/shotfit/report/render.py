@@ -1,4 +1,4 @@
-"""Reports as text: terminal, Markdown, LaTeX, CSV, and HTML in `shotfit.render_html`."""
+"""Reports as text: terminal, Markdown, LaTeX, CSV, and HTML in `shotfit.report.render_html`."""
 
 import csv
 import dataclasses
@@ -6,10 +6,10 @@ import io
 from collections.abc import Callable
 
 from shotfit.errors import unknown_name
-from shotfit.grid import Grid, Text, lay_out
-from shotfit.labels import dataset_label
-from shotfit.render_html import to_html
-from shotfit.report import Panel, Report
+from shotfit.report.grid import Grid, Text, lay_out
+from shotfit.report.labels import dataset_label
+from shotfit.report.render_html import to_html
+from shotfit.report.tables import Panel, Report
 
 TERMINAL_WIDTH = 120
 """Columns of a terminal table that is not shown in a terminal."""

@@ -2,9 +2,9 @@
 
 from html import escape
 
-from shotfit.grid import WIDE, Text, lay_out
-from shotfit.labels import dataset_label
-from shotfit.report import Panel, Report
+from shotfit.report.grid import WIDE, Text, lay_out
+from shotfit.report.labels import dataset_label
+from shotfit.report.tables import Panel, Report
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1c2330; --soft: #697386; --line: #dfe3ea;

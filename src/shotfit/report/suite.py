@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shotfit.paper import unique
-from shotfit.protocol import Run, require_same_images, row_name, runs_of
-from shotfit.report import SPREAD, Cell, Column, Panel, Report, Row, seed_means
-from shotfit.statistics import Estimate
+from shotfit.report.protocol import Run, require_same_images, row_name, runs_of
+from shotfit.report.tables import SPREAD, Cell, Column, Panel, Report, Row, seed_means
+from shotfit.report.statistics import Estimate
 
 AVERAGES = (("base", "Base"), ("novel", "Novel"), ("harmonic_mean", "HM"), ("joint", "Joint"))
 """Keys of records and titles: what the suite's base-to-novel table averages over tasks."""

@@ -4,6 +4,7 @@ import random
 import zlib
 
 from shotfit.config import digest
+from shotfit.records import Record
 
 B16 = "openai/clip-vit-base-patch16"
 
@@ -42,20 +43,16 @@ def record(
         "recipe": recipe(method, **of_recipe),
     }
     trained = not method.startswith("zero_shot")
-    return {
-        "id": digest(experiment),
-        "experiment": experiment,
-        "dataset": dataset,
-        "status": "done",
-        "metrics": metrics or numbers(method, dataset, seed, setting),
-        "curve": [],
-        "trainable_parameters": [61440, 2048] if trained else [],
-        "cost": {"seconds": 12.5, "iterations": 1200.0 if trained else 0.0},
-        "split_hash": split or f"{dataset}-{seed}-{shots}",
-        "environment": {},
-        "error": "",
-        "schema": 1,
-    }
+    return Record(
+        id=digest(experiment),
+        experiment=experiment,
+        dataset=dataset,
+        status="done",
+        metrics=metrics or numbers(method, dataset, seed, setting),
+        trainable_parameters=[61440, 2048] if trained else [],
+        cost={"seconds": 12.5, "iterations": 1200.0 if trained else 0.0},
+        split_hash=split or f"{dataset}-{seed}-{shots}",
+    )
 
 
 def numbers(method, dataset, seed, setting):

@@ -6,6 +6,6 @@ lays a report out once for all formats, `render` and `render_html` write it.
 
 from shotfit.report.render import FORMATS, render
 from shotfit.report.suite import suite_report
-from shotfit.report.tables import Report, load, paper_report
+from shotfit.report.tables import Report, paper_report
 
-__all__ = ["FORMATS", "Report", "load", "paper_report", "render", "suite_report"]
+__all__ = ["FORMATS", "Report", "paper_report", "render", "suite_report"]

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shotfit.errors import DataError, UsageError, unknown_name
+from shotfit.records import Record
 
 BACKBONES = {
     "openai/clip-vit-base-patch16": "ViT-B/16",
@@ -66,55 +67,45 @@ def row_name(method: str, variant: Mapping[str, Any]) -> str:
     return f"{method}[{inside}]" if inside else method
 
 
-def run_of(record: Mapping[str, Any]) -> Run:
+def run_of(record: Record) -> Run:
     """The run that a finished record describes.
 
     Raises:
-        DataError: when the record lacks a part.
+        DataError: when the record's experiment lacks a part.
     """
     try:
-        experiment, recipe = record["experiment"], record["experiment"]["recipe"]
+        experiment, recipe = record.experiment, record.experiment["recipe"]
         data = dict(experiment["data"])
-        name = data.pop("name", record["dataset"])
+        data.pop("name", None)
         template = data.pop("template", None)
-        trained = record["cost"].get("iterations", 1) > 0
+        trained = record.cost.get("iterations", 1) > 0
         return Run(
-            id=record["id"],
+            id=record.id,
             method=method_name(recipe),
-            dataset=record["dataset"] or name,
+            dataset=record.dataset,
             seed=int(experiment["seed"]),
             table=(*_table_facts(experiment), *sorted((k, str(v)) for k, v in data.items())),
             variant=tuple(_variant(recipe, template, trained).items()),
-            metrics=dict(record["metrics"]),
+            metrics=record.metrics,
             iters_per_shot=_iters_per_shot(recipe) if trained else None,
             trained=trained,
-            parameters=sum(record["trainable_parameters"]),
-            seconds=float(record["cost"].get("seconds", math.nan)),
-            split_hash=record["split_hash"],
+            parameters=sum(record.trainable_parameters),
+            seconds=record.cost.get("seconds", math.nan),
+            split_hash=record.split_hash,
         )
     except (KeyError, TypeError, ValueError) as error:
-        where = record.get("id", "?") if isinstance(record, Mapping) else "?"
-        raise DataError(f"Record {where} is incomplete: {type(error).__name__} {error}") from error
+        raise DataError(
+            f"The experiment of record {record.id} is incomplete: {type(error).__name__} {error}"
+        ) from error
 
 
-def runs_of(records: Iterable[Mapping[str, Any]]) -> tuple[Run, ...]:
-    """The finished runs among records, one per identity.
+def runs_of(records: Iterable[Record]) -> tuple[Run, ...]:
+    """The finished runs among records.
 
     Raises:
-        DataError: for an incomplete record, or two of the same identity with other numbers.
+        DataError: for a record whose experiment is incomplete.
     """
-    runs: dict[str, Run] = {}
-    for record in records:
-        if record.get("status") != "done":
-            continue
-        run = run_of(record)
-        if run.id in runs and dict(runs[run.id].metrics) != dict(run.metrics):
-            raise DataError(
-                f"Two records of the same experiment {run.id} ({run.row} on {run.dataset}, seed "
-                f"{run.seed}) have different numbers. Remove one of them."
-            )
-        runs[run.id] = run
-    return tuple(runs.values())
+    return tuple(run_of(record) for record in records if record.status == "done")
 
 
 def method_name(recipe: Mapping[str, Any]) -> str:
@@ -236,7 +227,7 @@ def _variant(recipe: Mapping[str, Any], template: str | None, trained: bool) -> 
     return variant
 
 
-def keep(records: Sequence[Mapping[str, Any]], where: Sequence[str]) -> list[Mapping[str, Any]]:
+def keep(records: Sequence[Record], where: Sequence[str]) -> list[Record]:
     """The finished records whose facts are as "FACT=VALUE" texts say.
 
     Raises:
@@ -249,4 +240,4 @@ def keep(records: Sequence[Mapping[str, Any]], where: Sequence[str]) -> list[Map
             raise UsageError(f"--where takes FACT=VALUE, such as M=300; got {text!r}.")
         wanted[name] = value
     kept = {run.id for run in select(runs_of(records), wanted)}
-    return [record for record in records if record["id"] in kept]
+    return [record for record in records if record.id in kept]

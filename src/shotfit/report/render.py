@@ -6,7 +6,7 @@ import io
 from collections.abc import Callable
 
 from shotfit.errors import unknown_name
-from shotfit.report.grid import Grid, Text, lay_out
+from shotfit.report.grid import WIDE, Grid, Text, lay_out
 from shotfit.report.labels import dataset_label
 from shotfit.report.render_html import to_html
 from shotfit.report.tables import Panel, Report
@@ -132,17 +132,21 @@ def to_latex(report: Report) -> str:
         rf"\caption{{{_latex_escape(report.title)}. {_latex_escape(' '.join(report.notes))}}}",
         rf"\label{{tab:{report.id}}}",
     ]
-    for panel in report.panels:
-        lines += _latex_panel(panel)
+    narrow = all(len(panel.columns) <= WIDE for panel in report.panels)
+    for number, panel in enumerate(report.panels):
+        lines += _latex_panel(panel, narrow)
+        lines.append(r"\hfill" if narrow and number % 2 == 0 else r"\par\medskip")
     return "\n".join([*lines, r"\end{table*}", ""])
 
 
-def _latex_panel(panel: Panel) -> list[str]:
+def _latex_panel(panel: Panel, half: bool) -> list[str]:
+    """A tabular no wider than the text, or than half of it."""
     grid = lay_out(panel)
     columns = "l" + "r" * (len(grid.header) - 1)
     title = _latex_escape(dataset_label(panel.title))
     lines = [
-        rf"\par\medskip\textbf{{{title}}}\par\smallskip",
+        rf"\begin{{minipage}}[t]{{{0.49 if half else 1}\linewidth}}\centering",
+        rf"\textbf{{{title}}}\par\smallskip",
         r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
         rf"\begin{{tabular}}{{{columns}}}",
         r"\toprule",
@@ -154,7 +158,7 @@ def _latex_panel(panel: Panel) -> list[str]:
         lines.append(" & ".join(spans) + r" \\")
     lines += [" & ".join(map(_latex_escape, grid.header)) + r" \\", r"\midrule"]
     lines += [" & ".join(map(_latex_cell, row)) + r" \\" for row in grid.body]
-    return [*lines, r"\bottomrule", r"\end{tabular}}"]
+    return [*lines, r"\bottomrule", r"\end{tabular}}", r"\end{minipage}"]
 
 
 _LATEX = {

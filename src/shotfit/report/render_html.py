@@ -12,17 +12,18 @@ STYLE = """
 @media (prefers-color-scheme: dark) { :root { --ink: #e6e9ef; --soft: #97a1b3; --line: #2d3542;
   --paper: #12161d; --card: #191f29; --up: #4cc38a; --down: #f0856d; --mark: #1d2a40; } }
 * { box-sizing: border-box; }
-body { margin: 0; padding: 2.5rem clamp(1rem, 4vw, 4rem); background: var(--paper);
+body { margin: 0; padding: 2.5rem clamp(1rem, 2.5vw, 4rem); background: var(--paper);
   color: var(--ink); font: 15px/1.5 system-ui, -apple-system, "Segoe UI", sans-serif; }
 h1 { font-size: 1.5rem; margin: 0 0 1.5rem; letter-spacing: -0.01em; }
-main { display: grid; gap: 1.25rem; grid-template-columns: repeat(auto-fill, minmax(33rem, 1fr)); }
+main { display: grid; gap: 1.25rem;
+  grid-template-columns: repeat(auto-fill, minmax(min(100%, 43rem), 1fr)); }
 main.wide { grid-template-columns: minmax(0, 1fr); }
 section { background: var(--card); border: 1px solid var(--line); border-radius: 10px;
   padding: 1rem 1.1rem 0.6rem; overflow-x: auto; }
 h2 { font-size: 0.95rem; margin: 0 0 0.6rem; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums;
   font-size: 0.86rem; }
-th, td { padding: 0.24rem 0.5rem; text-align: right; white-space: nowrap; }
+th, td { padding: 0.24rem 0.4rem; text-align: right; white-space: nowrap; }
 th { color: var(--soft); font-weight: 500; }
 thead tr:last-child th { border-bottom: 1px solid var(--line); }
 thead th[colspan] { text-align: center; color: var(--ink); }

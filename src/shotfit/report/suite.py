@@ -1,18 +1,18 @@
 """Tables of the embedded suite: every protocol found in the records has its own."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from shotfit.paper import unique
+from shotfit.records import Record
 from shotfit.report.protocol import Run, require_same_images, row_name, runs_of
-from shotfit.report.tables import SPREAD, Cell, Column, Panel, Report, Row, seed_means
 from shotfit.report.statistics import Estimate
+from shotfit.report.tables import SPREAD, Cell, Column, Panel, Report, Row, seed_means
 
 AVERAGES = (("base", "Base"), ("novel", "Novel"), ("harmonic_mean", "HM"), ("joint", "Joint"))
 """Keys of records and titles: what the suite's base-to-novel table averages over tasks."""
 
 
-def suite_report(records: Sequence[Mapping[str, Any]]) -> Report:
+def suite_report(records: Sequence[Record]) -> Report:
     """The embedded suite's tables.
 
     Base-to-novel: methods by average base, novel, harmonic mean, joint accuracy, trained values
@@ -34,7 +34,7 @@ def suite_report(records: Sequence[Mapping[str, Any]]) -> Report:
     return Report("suite", "The embedded suite", tuple(panels), notes if panels else empty)
 
 
-def suite_runs(records: Sequence[Mapping[str, Any]]) -> tuple[Run, ...]:
+def suite_runs(records: Sequence[Record]) -> tuple[Run, ...]:
     """The finished runs on the embedded suite."""
     return tuple(run for run in runs_of(records) if run.fact("source") == "demo")
 

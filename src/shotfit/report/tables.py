@@ -7,14 +7,11 @@ mean over seeds (t distribution); for harmonic means and averages they are those
 values. A cell that was never run is empty.
 """
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
-from shotfit.errors import DataError
 from shotfit.paper import PaperTable, PrintedCell, decimals, unique
+from shotfit.records import Record
 from shotfit.report.protocol import Run, require_one_protocol, require_one_table, row_name, runs_of
 from shotfit.report.statistics import Estimate, estimate
 
@@ -79,28 +76,7 @@ class Report:
     notes: tuple[str, ...] = ()
 
 
-def load(folder: Path) -> list[dict[str, Any]]:
-    """The records in a folder, as plain values.
-
-    Raises:
-        DataError: when the folder does not exist or a file is no record.
-    """
-    if not folder.is_dir():
-        raise DataError(f"There is no folder {folder} with records. `shotfit bench` makes them.")
-    records = []
-    for path in sorted(folder.glob("*.json")):
-        try:
-            record = json.loads(path.read_text(encoding="utf-8"))
-            missing = {"id", "experiment", "status", "metrics"} - set(record)
-        except (OSError, ValueError, TypeError) as error:
-            raise DataError(f"{path} is no record: {error}") from error
-        if missing:
-            raise DataError(f"{path} is no record: it lacks {', '.join(sorted(missing))}.")
-        records.append(record)
-    return records
-
-
-def paper_report(table: PaperTable, records: Sequence[Mapping[str, Any]]) -> Report:
+def paper_report(table: PaperTable, records: Sequence[Record]) -> Report:
     """A table of the paper, each cell with ours where it was run under the printed protocol.
 
     Rows of other protocols (another budget, M, option) follow the printed rows under a name that

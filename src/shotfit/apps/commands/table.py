@@ -6,12 +6,14 @@ from typing import Annotated
 
 import typer
 
+DEFAULT_RESULTS = Path("results")
+
 
 def table(
     name: Annotated[
         str, typer.Argument(metavar="TABLE", help="A table's id or number, 'suite', or 'list'.")
     ],
-    results: Annotated[Path, typer.Option(help="The folder of records.")] = Path("results"),
+    results: Annotated[Path, typer.Option(help="The folder of records.")] = DEFAULT_RESULTS,
     form: Annotated[
         str, typer.Option("--format", help="terminal, markdown, latex, csv or html.")
     ] = "terminal",
@@ -24,19 +26,21 @@ def table(
     if name == "list":
         _list()
         return
-    from shotfit.errors import UsageError, unknown_name
+    from shotfit.errors import DataError, UsageError, unknown_name
     from shotfit.paper import paper_table
+    from shotfit.records import load_records
     from shotfit.report.protocol import keep
     from shotfit.report.render import FORMATS, render, to_terminal
-    from shotfit.report.tables import load, paper_report
     from shotfit.report.suite import suite_report
+    from shotfit.report.tables import paper_report
 
     if form not in FORMATS:
         raise unknown_name("format", form, FORMATS)
     printed = None if name == "suite" else paper_table(name)
-    # Without records, a printed table still has its printed side; a folder asked for must exist.
-    records = load(results) if results.is_dir() or printed is None or _given(results) else []
-    records = keep(records, where or [])
+    # Without records a printed table still has its printed side; a folder asked for must exist.
+    if results != DEFAULT_RESULTS and not results.is_dir():
+        raise DataError(f"There is no folder {results} with records; `shotfit bench` makes them.")
+    records = keep(load_records(results), where or [])
     report = suite_report(records) if printed is None else paper_report(printed, records)
     if out is None and form == "terminal" and sys.stdout.isatty():
         from rich.console import Console
@@ -53,10 +57,6 @@ def table(
     except OSError as error:
         raise UsageError(f"Cannot write {out}: {error}") from error
     print(f"Wrote {out}")
-
-
-def _given(results: Path) -> bool:
-    return results != Path("results")
 
 
 def _list() -> None:

@@ -23,10 +23,13 @@ if TYPE_CHECKING:
 TWO_STAGE, ONE_STAGE, ZERO_SHOT = "#0072B2", "#E69F00", "#6B7280"
 KINDS = (("two stages", TWO_STAGE), ("one stage", ONE_STAGE), ("zero-shot", ZERO_SHOT))
 INK, SOFT, LINE = "#1C2330", "#697386", "#DFE3EA"
+SCATTER_SIZE = (7.2, 5.4)
+SCATTER_POINTS = (470.0, 320.0)
+"""Inches of the figure, and about how many points its axes take of it, to place labels."""
 
 
-def bars(runs: Sequence[Run], metric: str | None = None) -> "Figure":
-    """A bar per method, best on top: the mean over tasks with its 95 % interval over seeds.
+def ranking(runs: Sequence[Run], metric: str | None = None) -> "Figure":
+    """A point per method, best on top: the mean over tasks with its 95 % interval over seeds.
 
     `metric` is a key of records: by default the harmonic mean, or accuracy in all-to-all.
     `runs` are of one protocol (`report.suite.protocol_groups`). Methods that lack a task are
@@ -44,7 +47,7 @@ def bars(runs: Sequence[Run], metric: str | None = None) -> "Figure":
     figure, axes = _canvas(7.2, 1.5 + 0.34 * len(order))
     low = min(estimate.interval[0] for estimate in estimates.values())
     high = max(estimate.interval[1] for estimate in estimates.values())
-    # Bars from zero would hide the differences: points with intervals have no such baseline.
+    # Points, not bars: bars would have to start at zero, where no difference can be seen.
     for height, name in enumerate(order):
         estimate = estimates[name]
         color = _color(name)
@@ -76,7 +79,7 @@ def base_novel_scatter(runs: Sequence[Run]) -> "Figure":
     names = [name for name in base if name in novel]
     if not names:
         raise UsageError("No method has base and novel accuracy on every task.")
-    figure, axes = _canvas(7.2, 5.4)
+    figure, axes = _canvas(*SCATTER_SIZE)
     for name in names:
         x, y = base[name], novel[name]
         axes.errorbar(
@@ -87,8 +90,8 @@ def base_novel_scatter(runs: Sequence[Run]) -> "Figure":
             fmt="o",
             color=_color(name),
             markersize=7,
-            elinewidth=1,
-            alpha=0.9,
+            elinewidth=4,
+            ecolor=(_color(name), 0.13),
         )
     axes.margins(0.12)
     _equal_means(axes)
@@ -184,28 +187,67 @@ def _equal_means(axes: "Axes") -> None:
 
 
 def _label_points(axes: "Axes", points: Sequence[tuple[float, float, str]]) -> None:
-    """Names beside points, moved up where they would run into one another."""
+    """Names near their points, where they cover neither another name nor a point."""
     (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
-    taken: list[tuple[float, float]] = []
-    for x, y, label in sorted(points, key=lambda point: point[1]):
-        height = y
-        while any(
-            abs(x - other) < 0.3 * (right - left) and abs(height - at) < 0.04 * (top - bottom)
-            for other, at in taken
-        ):
-            height += 0.01 * (top - bottom)
-        taken.append((x, height))
-        inside = x < left + 0.75 * (right - left)
+    width, height = SCATTER_POINTS
+    places = [
+        ((x - left) / (right - left) * width, (y - bottom) / (top - bottom) * height, label)
+        for x, y, label in points
+    ]
+    taken = [(x - 5, y - 5, x + 5, y + 5) for x, y, _ in places]
+    for (x, y, label), (at_x, at_y, _) in zip(places, points, strict=True):
+        boxes = [
+            (dx, dy, side, _text_box(x + dx, y + dy, label, side))
+            for reach in (10, 20, 32, 46, 60)
+            for dx, dy, side in _around(reach)
+        ]
+        inside = [box for box in boxes if box[3][0] > 0 and box[3][2] < width]
+        free = [box for box in inside if not any(_overlap(box[3], other) for other in taken)]
+        dx, dy, side, box = (free or inside or boxes)[0]
+        taken.append(box)
         axes.annotate(
             label,
-            (x, height),
-            xytext=(8 if inside else -8, 0),
+            (at_x, at_y),
+            xytext=(dx, dy),
             textcoords="offset points",
-            ha="left" if inside else "right",
+            ha=side,
             va="center",
             fontsize=8.5,
             color=INK,
+            zorder=5,
+            arrowprops={"arrowstyle": "-", "color": SOFT, "linewidth": 0.6, "shrinkB": 4}
+            if abs(dx) + abs(dy) > 16
+            else None,
         )
+
+
+def _around(reach: float) -> tuple[tuple[float, float, str], ...]:
+    """Offsets at a distance, and the side of the text that is anchored there."""
+    slant = 0.75 * reach
+    return (
+        (reach, 0, "left"),
+        (-reach, 0, "right"),
+        (0, reach, "center"),
+        (0, -reach, "center"),
+        (slant, slant, "left"),
+        (slant, -slant, "left"),
+        (-slant, slant, "right"),
+        (-slant, -slant, "right"),
+    )
+
+
+Box = tuple[float, float, float, float]
+
+
+def _text_box(x: float, y: float, label: str, side: str) -> Box:
+    """Left, bottom, right and top of a label, in points, its width estimated."""
+    width = 5.2 * len(label)
+    start = {"left": x, "right": x - width, "center": x - width / 2}[side]
+    return start, y - 6, start + width, y + 6
+
+
+def _overlap(one: Box, other: Box) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
 def _estimates(runs: Sequence[Run], metric: str) -> dict[str, Estimate]:

@@ -38,3 +38,7 @@ $(STAMP):
 	@test -x "$(BIN)/python" || $(PYTHON) -m venv "$(VENV)"
 	@"$(BIN)/python" -m pip install --quiet --disable-pip-version-check --constraint "$(SOURCE)/constraints.txt" --editable "$(SOURCE)[dev]"
 	@rm -f "$(VENV)"/.installed-* && touch "$@"
+
+.PHONY: golden
+golden: setup
+	@cd "$(SOURCE)" && PYTHONPATH=tests:src "$(BIN)/python" tests/golden_curves.py $(NAME)

@@ -6,10 +6,9 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from PIL import Image
-from transformers import PreTrainedTokenizerFast
-
 from conftest import shapes_dataset, tiny_clip
+from PIL import Image
+
 from shotfit.archive import CONFIG, WEIGHTS
 from shotfit.classifier import FewShotClassifier
 from shotfit.errors import DataError, UsageError
@@ -17,34 +16,12 @@ from shotfit.methods.base import Method
 from shotfit.methods.linear import LinearClassifier
 from shotfit.recipe import Recipe, Stage
 
-COLORS = ("red", "green", "blue", "yellow", "purple", "orange")
 RECIPE = Recipe(
     (
         Stage("layernorm", training={"iterations": 4, "lr": 1e-2}),
         Stage("linear", training={"iterations": 4, "lr": 1e-2}),
     )
 )
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory):
-    """The tiny CLIP as a folder such as the hub has."""
-    from tokenizers import Tokenizer, models, pre_tokenizers, processors
-
-    folder = tmp_path_factory.mktemp("tiny-clip")
-    tiny_clip().save_pretrained(folder)
-    words = ["a", "photo", "of", ".", "<s>", "</s>", "<unk>", *COLORS]
-    vocabulary = {word: index for index, word in enumerate(words)}
-    vocabulary["<s>"], vocabulary["</s>"] = 998, 999
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="<s> $A </s>", special_tokens=[("<s>", 998), ("</s>", 999)]
-    )
-    PreTrainedTokenizerFast(tokenizer_object=tokenizer).save_pretrained(folder)
-    facts = {"size": {"shortest_edge": 32}, "crop_size": {"height": 32, "width": 32}}
-    (folder / "preprocessor_config.json").write_text(json.dumps(facts))
-    return folder
 
 
 @pytest.fixture(scope="module")

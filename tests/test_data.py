@@ -7,9 +7,9 @@ import random
 import numpy as np
 import pytest
 import torch
+from conftest import SPEC, make_support, shapes_dataset
 from PIL import Image
 
-from conftest import SPEC, make_support, shapes_dataset
 from shotfit.data import load_dataset, locate
 from shotfit.data.checks import check_split
 from shotfit.data.dataset import Dataset, Example, make_task, sample_shots, split_base_novel

@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 import torch
+from conftest import SPEC, VOCABULARY, WordTokenizer, make_backbone, make_support, tiny_clip
 from literal import (
     embed_images,
     embed_text,
@@ -15,7 +16,6 @@ from literal import (
 from torch.nn import functional as F
 from transformers import CLIPModel
 
-from conftest import SPEC, VOCABULARY, WordTokenizer, make_backbone, make_support, tiny_clip
 from shotfit.backbone import Backbone
 from shotfit.methods.base import TaskFacts, TrainConfig
 from shotfit.methods.layernorm import LayerNorm

@@ -25,8 +25,8 @@ CLASSNAMES = {
     "ucf101": ("Apply_Eye_Makeup", "Yo_Yo", "Archery"),
 }
 # train, val, test of every class
-SIZES = {name: (5, 2, 3) for name in CLASSNAMES}
-SIZES |= {name: (4, 1, 3) for name in ("oxford_pets", "ucf101")}
+SIZES = dict.fromkeys(CLASSNAMES, (5, 2, 3))
+SIZES |= dict.fromkeys(("oxford_pets", "ucf101"), (4, 1, 3))
 SIZES |= {"stanford_cars": (4, 1, 2), "sun397": (4, 1, 5)}
 
 # Two numbers, uncompressed, by scipy.io.savemat: labels = [[7, 300]].

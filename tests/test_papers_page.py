@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from records import suite
+
 from shotfit.records import load_records
 
 REPOSITORY = Path(__file__).parent.parent

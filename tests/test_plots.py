@@ -1,8 +1,8 @@
 """Figures from records: what is drawn, and that it can be written."""
 
 import pytest
-
 from records import record, suite
+
 from shotfit.errors import UsageError
 from shotfit.report.suite import protocol_groups, suite_runs
 

@@ -6,8 +6,8 @@ import math
 
 import pytest
 import typer.testing
-
 from records import B16, record, suite
+
 from shotfit.apps.cli import app
 from shotfit.errors import DataError, UsageError
 from shotfit.paper import paper_table

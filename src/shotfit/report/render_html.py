@@ -16,7 +16,7 @@ body { margin: 0; padding: 2.5rem clamp(1rem, 2.5vw, 4rem); background: var(--pa
   color: var(--ink); font: 15px/1.5 system-ui, -apple-system, "Segoe UI", sans-serif; }
 h1 { font-size: 1.5rem; margin: 0 0 1.5rem; letter-spacing: -0.01em; }
 main { display: grid; gap: 1.25rem;
-  grid-template-columns: repeat(auto-fill, minmax(min(100%, 43rem), 1fr)); }
+  grid-template-columns: repeat(auto-fill, minmax(min(100%, 52rem), 1fr)); }
 main.wide { grid-template-columns: minmax(0, 1fr); }
 section { background: var(--card); border: 1px solid var(--line); border-radius: 10px;
   padding: 1rem 1.1rem 0.6rem; overflow-x: auto; }
@@ -32,8 +32,10 @@ tr.start td { border-top: 1px solid var(--line); }
 tbody tr.start:first-child td { border-top: 0; }
 td.printed, td.part { color: var(--soft); }
 td.up { color: var(--up); } td.down { color: var(--down); }
-td.ours { background: var(--mark); background-clip: padding-box; }
-td.ours:empty { background: none; }
+.beside td.ours { background: var(--mark); }
+.beside td.ours:empty { background: none; }
+.alone table { width: auto; }
+.alone th, .alone td { padding-right: 1.4rem; }
 b { font-weight: 700; } u { text-underline-offset: 3px; }
 footer { margin-top: 1.5rem; color: var(--soft); font-size: 0.85rem; max-width: 60rem; }
 footer p { margin: 0.2rem 0; }
@@ -69,8 +71,10 @@ def _panel(panel: Panel) -> str:
         _row(row, start and stacked) for row, start in zip(grid.body, grid.starts, strict=True)
     )
     title = escape(dataset_label(panel.title))
+    kind = "beside" if panel.has_printed else "alone"
     return (
-        f"<section>\n<h2>{title}</h2>\n<table>\n<thead>{head}</thead>\n"
+        f'<section class="{kind}">\n'
+        f"<h2>{title}</h2>\n<table>\n<thead>{head}</thead>\n"
         f"<tbody>\n{rows}\n</tbody>\n</table>\n</section>"
     )
 

@@ -21,8 +21,7 @@ def reproduce(
 ) -> None:
     """The exact grid that a table of the paper needs, its cost, and with --run its records."""
     if name == "suite":
-        print("shotfit bench --datasets suite --seeds 1 --seeds 2 --seeds 3")
-        print("Every method on the embedded suite; `shotfit bench --dry-run` says what it costs.")
+        _suite(run)
         return
     from shotfit.paper import paper_table
     from shotfit.reproduction import SECONDS_PER_ITERATION, SEEDS, device_hours, reproduction
@@ -47,6 +46,22 @@ def reproduce(
     print("# 32 images. Loading models and images is not counted.")
     if run:
         _run(experiments, results, root)
+
+
+def _suite(run: bool) -> None:
+    """The command line of the suite's tables: every method, alone and as a first stage."""
+    from shotfit.errors import UsageError
+    from shotfit.methods import get_method, list_methods
+
+    if run:
+        raise UsageError("The suite's grid is run by `shotfit bench`: see `reproduce suite`.")
+    first = [f"2sfs:{name}" for name in list_methods() if get_method(name).first_stage]
+    methods = " ".join([*list_methods(), *first])
+    print(
+        f"shotfit bench --methods {methods} --datasets suite --seeds 1 2 3 "
+        "--setting base_to_novel all_to_all"
+    )
+    print("# add --dry-run for what it costs")
 
 
 def _run(experiments: "list[Experiment]", results: Path, root: Path | None) -> None:

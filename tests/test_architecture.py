@@ -24,7 +24,7 @@ LAYERS = [
     ["records"],
     ["experiment"],
     ["dynamics", "sweep", "progress"],
-    ["report", "plots", "dynamics_plots"],
+    ["paper", "report", "plots", "reproduction", "dynamics_plots"],
     ["archive", "classifier", "export"],
     ["apps"],
 ]

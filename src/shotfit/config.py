@@ -95,11 +95,11 @@ def _convert(where: str, hint: Any, value: Any) -> Any:
         if value not in arguments:
             raise unknown_name(f"value for {where}", str(value), map(str, arguments))
         return value
-    if origin is tuple:
+    if origin in (tuple, list):
         items = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
         if not isinstance(items, list | tuple):
             raise UsageError(f"{where} must be a list, got {value!r}.")
-        return tuple(_convert(where, arguments[0], item) for item in items)
+        return origin(_convert(where, arguments[0], item) for item in items)
     if origin is dict or hint is dict:
         if not isinstance(value, Mapping):
             raise UsageError(f"{where} must be a mapping, got {value!r}.")

@@ -3,6 +3,7 @@
 The only file that seeds, picks the device and measures cost.
 """
 
+import contextlib
 import os
 import platform
 import random
@@ -11,6 +12,7 @@ import sys
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -25,10 +27,8 @@ from shotfit.data.loading import SupportSet
 from shotfit.evaluation import evaluate
 from shotfit.methods.base import Method, TaskFacts
 from shotfit.recipe import Observe, Recipe, adapt, two_stage
+from shotfit.records import Record
 from shotfit.training import TrainStep
-
-SCHEMA = 1
-"""Version of the record's format; a record of another version is refused, not guessed at."""
 
 
 @dataclass(frozen=True)
@@ -55,27 +55,6 @@ class Experiment:
         return digest(self)
 
 
-@dataclass(frozen=True)
-class Record:
-    """What a run left: config, metrics in percent, loss curve, cost, environment."""
-
-    id: str
-    experiment: dict[str, Any]
-    dataset: str
-    status: str
-    metrics: dict[str, float] = field(default_factory=dict)
-    curve: list[list[float]] = field(default_factory=list)
-    """[stage, iteration, loss, learning rate], thinned to at most 200 points a stage."""
-    trainable_parameters: list[int] = field(default_factory=list)
-    """Per stage."""
-    cost: dict[str, float] = field(default_factory=dict)
-    """`seconds` of training and evaluation, `iterations`, `peak_memory_bytes`."""
-    split_hash: str = ""
-    environment: dict[str, str] = field(default_factory=dict)
-    error: str = ""
-    schema: int = SCHEMA
-
-
 def run(
     experiment: Experiment,
     *,
@@ -92,6 +71,7 @@ def run(
     Raises:
         UsageError, DataError: for a config or data that cannot be used.
     """
+    reset_peak_memory()
     dataset = dataset or load_dataset(experiment.source, root=root, **experiment.data)
     task = make_task(dataset, experiment.setting, experiment.shots, experiment.seed)
     log = _Log()
@@ -193,8 +173,18 @@ def environment() -> dict[str, str]:
     return facts
 
 
+def reset_peak_memory() -> None:
+    """Starts counting peak memory anew, where the system can (Linux, an accelerator)."""
+    if torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()
+    with contextlib.suppress(OSError):
+        # proc(5): 5 resets the peak of the resident set to its present size.
+        Path("/proc/self/clear_refs").write_text("5")
+
+
 def peak_memory_bytes() -> int:
-    """The most memory this process has held (on an accelerator: the most allocated there)."""
+    """The most memory this process has held since `reset_peak_memory`, or, where that cannot be
+    reset, since its start (on an accelerator: the most allocated there)."""
     if torch.cuda.is_available():
         return torch.cuda.max_memory_allocated()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

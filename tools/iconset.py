@@ -79,7 +79,9 @@ def drawing_hash(data: dict, name: str) -> str:
 
 def render(svg: str, size: int = SIZE) -> np.ndarray:
     """RGBA bitmap of an SVG, centred in a square, aspect ratio kept."""
-    png = bytes(resvg_py.svg_to_bytes(svg_string=svg, width=size, height=size, skip_system_fonts=True))
+    png = bytes(
+        resvg_py.svg_to_bytes(svg_string=svg, width=size, height=size, skip_system_fonts=True)
+    )
     image = Image.open(io.BytesIO(png)).convert("RGBA")
     if image.size != (size, size):
         image.thumbnail((size, size), Image.Resampling.BICUBIC)

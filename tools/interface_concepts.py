@@ -116,6 +116,5 @@ CONCEPTS = {
     "hourglass": "hourglass, sand clock",
 }
 CONCEPTS = {
-    concept: [text.strip() for text in names.split(",")]
-    for concept, names in CONCEPTS.items()
+    concept: [text.strip() for text in names.split(",")] for concept, names in CONCEPTS.items()
 }

@@ -120,9 +120,7 @@ def optimisers(vision: nn.Module, others: list[nn.Parameter], lr: float) -> list
     blocks = {id(p) for n, p in vision.named_parameters() if "layers" in n and p.ndim == 2}
     matrices = [p for p in vision.parameters() if id(p) in blocks]
     rest = [p for p in vision.parameters() if id(p) not in blocks]
-    muon = torch.optim.Muon(
-        matrices, lr=2 * lr, weight_decay=0.05, adjust_lr_fn="match_rms_adamw"
-    )
+    muon = torch.optim.Muon(matrices, lr=2 * lr, weight_decay=0.05, adjust_lr_fn="match_rms_adamw")
     groups = [{"params": rest}, {"params": others, "lr": 2 * lr}]
     adam = torch.optim.AdamW(groups, lr=lr, betas=(0.9, 0.98), weight_decay=0.02)
     for optimiser in (muon, adam):
@@ -304,7 +302,9 @@ def main() -> None:
     parser.add_argument("run", type=Path, help="folder for checkpoints and the log")
     parser.add_argument("--teacher", type=Path, help="folder of the sentence-embedding model")
     parser.add_argument("--text", type=Path, help="caption vectors of the fitted text tower")
-    parser.add_argument("--start", type=Path, help="checkpoint whose averaged weights to start from")
+    parser.add_argument(
+        "--start", type=Path, help="checkpoint whose averaged weights to start from"
+    )
     parser.add_argument("--seconds", type=float, default=3600, help="length of the schedule")
     parser.add_argument("--every", type=float, default=60, help="seconds between log lines")
     parser.add_argument("--batch", type=int, default=256)

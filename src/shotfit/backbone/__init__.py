@@ -250,12 +250,17 @@ def _find(name: str, revision: str | None) -> Path:
 
 def _hub_reachable() -> bool:
     """Whether the hub answers within a second; its client would retry for most of a minute."""
-    import httpx
+    # The standard library, since the client's own HTTP package differs between its versions.
+    from urllib.error import HTTPError
+    from urllib.request import Request, urlopen
+
     from huggingface_hub import constants
 
     try:
-        httpx.head(constants.ENDPOINT, timeout=1.0)
-    except httpx.HTTPError:
+        urlopen(Request(constants.ENDPOINT, method="HEAD"), timeout=1.0).close()
+    except HTTPError:
+        return True  # an answer, if not a welcome
+    except OSError:
         return False
     return True
 

@@ -6,12 +6,12 @@ import warnings
 import pytest
 import torch
 from safetensors.torch import save_file
+from test_loading import small_tokenizer
 from torch import nn
 
 from shotfit.backbone import Backbone
 from shotfit.convert import convert
 from shotfit.errors import DataError, UsageError
-from test_loading import small_tokenizer
 
 WIDTH, TEXT_WIDTH, DIM, SIDE, PATCH, LENGTH = 128, 64, 24, 32, 8, 20
 

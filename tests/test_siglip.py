@@ -2,12 +2,12 @@
 
 import pytest
 import torch
+from conftest import SPEC, VOCABULARY, WordTokenizer, make_backbone, tiny_siglip
 from torch import nn
 from torch.nn import functional as F
 
-from conftest import SPEC, VOCABULARY, WordTokenizer, make_backbone, tiny_siglip
 from shotfit.backbone import Backbone
-from shotfit.errors import DataError, UsageError
+from shotfit.errors import DataError
 from shotfit.methods import get_method
 
 TEXTS = ["a photo of a red.", "a photo of a rather long blue thing.", "green"]
@@ -110,7 +110,7 @@ def test_the_first_generation_drops_punctuation():
 
 def test_what_cannot_work_is_refused():
     backbone = make_backbone(family="siglip")
-    with pytest.raises(UsageError, match="reads 64"):
+    with pytest.raises(DataError, match="reads 64"):
         backbone.encode_text(["word " * 80])
     tokenizer = WordTokenizer()
     tokenizer.pad_token_id = None

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from shotfit.backbone.tower import DenseLayout, Tower, _merge, _split, block_from
-from shotfit.errors import DataError, UsageError
+from shotfit.errors import DataError
 
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
@@ -152,11 +152,11 @@ class TextTower(Tower):
         """Token ids, end included, in the form that `forward` takes: padded to `max_length`.
 
         Raises:
-            UsageError: for a prompt longer than the tower's context.
+            DataError: for a prompt longer than the tower's context.
         """
         for prompt in prompts:
             if len(prompt) > self.max_length:
-                raise UsageError(
+                raise DataError(
                     f"A prompt has {len(prompt)} tokens; this model reads {self.max_length}. "
                     "Shorten the class name or the template."
                 )

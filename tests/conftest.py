@@ -1,5 +1,6 @@
 """A random CLIP of some hundred thousand parameters, and a task of coloured shapes."""
 
+import json
 import random
 import re
 import zlib
@@ -7,7 +8,7 @@ import zlib
 import pytest
 import torch
 from PIL import Image, ImageDraw
-from transformers import CLIPConfig, CLIPModel
+from transformers import CLIPConfig, CLIPModel, PreTrainedTokenizerFast
 
 from shotfit.backbone import Backbone
 from shotfit.data.dataset import Dataset, Example, make_task
@@ -17,6 +18,7 @@ from shotfit.data.loading import SupportSet
 torch.set_num_threads(1)
 
 VOCABULARY = 1000
+COLORS = ("red", "green", "blue", "yellow", "purple", "orange")
 SPEC = ImageSpec(size=32, resize=32)
 
 
@@ -121,3 +123,24 @@ def support(task) -> SupportSet:
 
 def make_support(task, seed: int = 1) -> SupportSet:
     return SupportSet(task.support, SPEC, random.Random(seed), threads=1)
+
+
+@pytest.fixture(scope="session")
+def checkpoint(tmp_path_factory):
+    """The tiny CLIP as a folder such as the hub has."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+
+    folder = tmp_path_factory.mktemp("tiny-clip")
+    tiny_clip().save_pretrained(folder)
+    words = ["a", "photo", "of", ".", "<s>", "</s>", "<unk>", *COLORS]
+    vocabulary = {word: index for index, word in enumerate(words)}
+    vocabulary["<s>"], vocabulary["</s>"] = 998, 999
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", special_tokens=[("<s>", 998), ("</s>", 999)]
+    )
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer).save_pretrained(folder)
+    facts = {"size": {"shortest_edge": 32}, "crop_size": {"height": 32, "width": 32}}
+    (folder / "preprocessor_config.json").write_text(json.dumps(facts))
+    return folder

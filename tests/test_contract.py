@@ -6,9 +6,9 @@ import random
 
 import pytest
 import torch
+from conftest import SPEC, make_backbone, make_support
 from torch import nn
 
-from conftest import SPEC, make_backbone, make_support
 from shotfit.config import from_dict, to_dict
 from shotfit.data.loading import SupportSet
 from shotfit.errors import UsageError

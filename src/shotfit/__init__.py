@@ -1,1 +1,73 @@
-"""ShotFit: two-stage few-shot adaptation of CLIP-like models."""
+"""ShotFit: two-stage few-shot adaptation of CLIP-like models.
+
+The names below load on first use, so that `import shotfit` and `shotfit --help` stay instant.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from shotfit.backbone import Backbone
+    from shotfit.classifier import FewShotClassifier
+    from shotfit.data import list_sources, load_dataset
+    from shotfit.data.dataset import Dataset, make_task
+    from shotfit.errors import DataError, UsageError
+    from shotfit.evaluation import evaluate, harmonic_mean
+    from shotfit.experiment import Experiment, run
+    from shotfit.methods import get_method, list_methods
+    from shotfit.recipe import Recipe, Stage, adapt, one_stage, two_stage
+    from shotfit.training import train
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Backbone": "backbone",
+    "DataError": "errors",
+    "Dataset": "data.dataset",
+    "Experiment": "experiment",
+    "FewShotClassifier": "classifier",
+    "Recipe": "recipe",
+    "Stage": "recipe",
+    "UsageError": "errors",
+    "adapt": "recipe",
+    "evaluate": "evaluation",
+    "get_method": "methods",
+    "harmonic_mean": "evaluation",
+    "list_methods": "methods",
+    "list_sources": "data",
+    "load_dataset": "data",
+    "make_task": "data.dataset",
+    "one_stage": "recipe",
+    "run": "experiment",
+    "train": "training",
+    "two_stage": "recipe",
+}
+
+__all__ = [
+    "Backbone",
+    "DataError",
+    "Dataset",
+    "Experiment",
+    "FewShotClassifier",
+    "Recipe",
+    "Stage",
+    "UsageError",
+    "adapt",
+    "evaluate",
+    "get_method",
+    "harmonic_mean",
+    "list_methods",
+    "list_sources",
+    "load_dataset",
+    "make_task",
+    "one_stage",
+    "run",
+    "train",
+    "two_stage",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'shotfit' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"shotfit.{_HOMES[name]}"), name)

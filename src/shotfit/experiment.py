@@ -9,14 +9,17 @@ import random
 import resource
 import sys
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
+from shotfit import __version__
 from shotfit.backbone import Backbone
 from shotfit.config import digest, to_dict
 from shotfit.data import load_dataset
+from shotfit.data.checks import check_split
 from shotfit.data.dataset import Dataset, Setting, Split, Task, make_task
 from shotfit.data.loading import SupportSet
 from shotfit.evaluation import evaluate
@@ -39,7 +42,8 @@ class Experiment:
     source: str = "demo"
     data: dict[str, Any] = field(default_factory=lambda: {"name": "animals"})
     setting: Setting = "base_to_novel"
-    shots: int = 4
+    shots: int | None = 4
+    """None takes every training image."""
     seed: int = 1
     backbone: str = "iconclip"
     revision: str | None = None
@@ -100,7 +104,8 @@ def run(
     started = time.perf_counter()
     method = fit_task(experiment, task, backbone=backbone, observe=watch, device=device)
     fitted = time.perf_counter()
-    metrics = evaluate(method, task.tests)
+    measurable = all(split.examples for split in task.tests.values())
+    metrics = evaluate(method, task.tests) if measurable else {}
     record = Record(
         id=experiment.id,
         experiment=to_dict(experiment),
@@ -130,23 +135,30 @@ def fit_task(
     device: str | None = None,
 ) -> Method:
     """The method that an experiment's recipe makes of its backbone on a task's support set."""
+    check_split(task.support)
     backbone = backbone or Backbone.from_pretrained(experiment.backbone, experiment.revision)
     backbone = backbone.to(pick_device(device))
-    facts = TaskFacts(
-        dataset=task.name,
-        setting=task.setting,
-        shots=task.shots,
-        classes=len(task.support.classnames),
-        images=len(task.support.examples),
-    )
     return adapt(
         backbone,
         support_set(task.support, backbone, experiment.seed),
         experiment.recipe,
-        facts,
+        task_facts(task),
         validation=support_set(task.validation, backbone, experiment.seed + 1),
         generator=torch.Generator().manual_seed(experiment.seed),
         observe=observe,
+    )
+
+
+def task_facts(task: Task) -> TaskFacts:
+    """What hyper-parameters may depend on. Without a number of shots, the most images of a class
+    count as shots, up to the 16 that the published budgets end at."""
+    most = max(Counter(task.support.labels).values(), default=0)
+    return TaskFacts(
+        dataset=task.name,
+        setting=task.setting,
+        shots=task.shots or min(most, 16),
+        classes=len(task.support.classnames),
+        images=len(task.support.examples),
     )
 
 
@@ -170,8 +182,8 @@ def environment() -> dict[str, str]:
     """Versions and hardware that numbers may depend on."""
     from importlib.metadata import version
 
-    packages = ("shotfit", "torch", "transformers", "pillow", "numpy")
-    facts = {package: version(package) for package in packages}
+    packages = ("torch", "transformers", "pillow", "numpy")
+    facts = {"shotfit": __version__, **{package: version(package) for package in packages}}
     facts["python"] = platform.python_version()
     facts["platform"] = f"{platform.system()} {platform.machine()}"
     facts["processors"] = str(os.cpu_count())

@@ -10,8 +10,8 @@ import torch
 from shotfit.backbone import Backbone
 from shotfit.config import override
 from shotfit.data.loading import SupportSet
-from shotfit.errors import UsageError
-from shotfit.methods import get_method
+from shotfit.errors import UsageError, unknown_name
+from shotfit.methods import get_method, list_methods
 from shotfit.methods.base import Method, TaskFacts, TrainConfig
 from shotfit.methods.linear import LinearClassifier, LinearConfig
 from shotfit.training import TrainStep, total_iterations, train
@@ -55,6 +55,24 @@ def two_stage(first: str = "layernorm", **options: Any) -> Recipe:
 def one_stage(method: str, **options: Any) -> Recipe:
     """A method alone; `options` are those of `Recipe`."""
     return Recipe((Stage(method),), **options)
+
+
+def named_recipe(name: str, **options: Any) -> Recipe:
+    """The recipe that a user means by one word.
+
+    "2sfs" is the paper's (LayerNorm, then the classifier), "2sfs:lora" has another first stage,
+    and a method's name is that method alone. `options` are those of `Recipe`.
+
+    Raises:
+        UsageError: for an unknown name.
+    """
+    kind, _, first = name.partition(":")
+    if kind.lower() == "2sfs":
+        get_method(first or "layernorm")
+        return two_stage((first or "layernorm").replace("-", "_"), **options)
+    if first or name.replace("-", "_") not in list_methods():
+        raise unknown_name("method", name, ["2sfs", *list_methods()])
+    return one_stage(name.replace("-", "_"), **options)
 
 
 def adapt(

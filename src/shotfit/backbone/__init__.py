@@ -86,7 +86,7 @@ class Backbone(nn.Module):
         text, which must be there as placeholders.
 
         Raises:
-            UsageError: when a text is longer than the tower reads.
+            DataError: when a text is longer than the tower reads.
         """
         unique = tuple(dict.fromkeys(texts))
         if not unique:

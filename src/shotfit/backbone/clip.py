@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from shotfit.backbone.prompts import PackedPrompts, pack
 from shotfit.backbone.tower import DenseLayout, Tower, block_from
-from shotfit.errors import UsageError
+from shotfit.errors import DataError
 
 
 class ImageTower(Tower):
@@ -81,11 +81,11 @@ class TextTower(Tower):
         """Token ids, start and end included, in the form that `forward` takes.
 
         Raises:
-            UsageError: for a prompt longer than the tower's context.
+            DataError: for a prompt longer than the tower's context.
         """
         for prompt in prompts:
             if len(prompt) > self.max_length:
-                raise UsageError(
+                raise DataError(
                     f"A prompt has {len(prompt)} tokens; this model reads {self.max_length}. "
                     "Shorten the class name or the template."
                 )

@@ -1,18 +1,44 @@
 """Datasets: sources that read them, shots and tasks, images as tensors."""
 
+import difflib
 import importlib
 import inspect
 import pkgutil
+from pathlib import Path
 from typing import Any
 
 from shotfit.data import sources
 from shotfit.data.dataset import Dataset
-from shotfit.errors import UsageError, unknown_name
+from shotfit.errors import DataError, UsageError, unknown_name
 
 
 def list_sources() -> list[str]:
     """The names of all dataset sources, sorted."""
     return sorted(module.name for module in pkgutil.iter_modules(sources.__path__))
+
+
+def locate(data: str) -> tuple[str, dict[str, Any]]:
+    """The source and its options that a user means by one word.
+
+    A folder, a manifest file (.csv, .jsonl), or the name of an embedded task or of a benchmark.
+
+    Raises:
+        DataError: when it is none of these.
+    """
+    path = Path(data).expanduser()
+    if path.is_dir():
+        return "folder", {"path": str(path)}
+    if path.suffix.lower() in (".csv", ".jsonl"):
+        return "csv", {"path": str(path)}
+    embedded = importlib.import_module(f"{sources.__name__}.demo").list_tasks()
+    if data in embedded:
+        return "demo", {"name": data}
+    near = difflib.get_close_matches(data, embedded, n=1)
+    hint = f" Did you mean the embedded task {near[0]!r}?" if near else ""
+    raise DataError(
+        f"{data!r} is no folder, no manifest (.csv, .jsonl) and no embedded task.{hint} "
+        f"Embedded tasks: {', '.join(embedded)}."
+    )
 
 
 def load_dataset(source: str, *, root: str | None = None, **options: Any) -> Dataset:

@@ -76,7 +76,7 @@ class Task:
 
     name: str
     setting: Setting
-    shots: int
+    shots: int | None
     seed: int
     support: Split
     validation: Split
@@ -163,7 +163,7 @@ def select_classes(examples: Sequence[Example], dataset: Dataset, labels: range)
 def make_task(
     dataset: Dataset,
     setting: Setting,
-    shots: int,
+    shots: int | None,
     seed: int,
     *,
     fewshot: tuple[tuple[Example, ...], tuple[Example, ...]] | None = None,
@@ -172,15 +172,22 @@ def make_task(
     """The few-shot task of a dataset in a setting. No code after this line asks for the setting.
 
     Shots are drawn from all classes before the base half is taken, so both settings train on the
-    same images. `fewshot` gives published training and validation lists instead of drawing.
+    same images. `shots=None` takes every training image; `fewshot` gives published training and
+    validation lists instead of drawing.
 
     Raises:
         UsageError: for an unknown setting, or fewer than two classes in base-to-novel.
-        DataError: when a class has too few images, or a test half is empty.
+        DataError: when a class has too few images, or there are test images of one half only.
+            Without any test images a task can be trained on, not measured.
     """
     if setting not in SETTINGS:
         raise UsageError(f"Unknown setting {setting!r}. Known: {', '.join(SETTINGS)}.")
-    train, val = fewshot or sample_shots(dataset, shots, seed, allow_fewer=allow_fewer)
+    if fewshot is not None:
+        train, val = fewshot
+    elif shots is None:
+        train, val = dataset.train, dataset.val
+    else:
+        train, val = sample_shots(dataset, shots, seed, allow_fewer=allow_fewer)
     classes = len(dataset.classnames)
     if setting == "all_to_all":
         halves = {"all": range(classes)}
@@ -190,6 +197,10 @@ def make_task(
         base, novel = split_base_novel(classes)
         halves = {"base": base, "novel": novel}
     trained = next(iter(halves.values()))
+    tests = {key: select_classes(dataset.test, dataset, half) for key, half in halves.items()}
+    for key, split in tests.items():
+        if dataset.test and not split.examples:
+            raise DataError(f"{dataset.name} has no test images of the {key} classes.")
     return Task(
         name=dataset.name,
         setting=setting,
@@ -197,5 +208,5 @@ def make_task(
         seed=seed,
         support=select_classes(train, dataset, trained),
         validation=select_classes(val, dataset, trained),
-        tests={key: select_classes(dataset.test, dataset, half) for key, half in halves.items()},
+        tests=tests,
     )

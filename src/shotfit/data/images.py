@@ -77,7 +77,8 @@ def open_image(source: ImageSource, name: str | None = None) -> Image.Image:
             elif isinstance(source, bytes):
                 image = Image.open(io.BytesIO(source))
             elif isinstance(source, str | Path):
-                image = Image.open(source)
+                # Read whole: Pillow leaves a file open when decoding fails.
+                image = Image.open(io.BytesIO(Path(source).expanduser().read_bytes()))
             else:
                 raise UsageError(
                     f"An image must be a path, bytes, a PIL image or an array, "

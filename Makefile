@@ -1,0 +1,44 @@
+# make demo    set up, then fit and compare on an embedded task (the main job)
+# make test    set up, then every check
+# make check   set up, then the quick checks (< 60 s)
+SHELL := /bin/bash
+SOURCE := $(abspath $(dir $(lastword $(MAKEFILE_LIST))))
+# A read-only checkout cannot hold the environment or any output: both then go to the home cache.
+HERE := $(shell test -w "$(SOURCE)" && echo "$(SOURCE)" || echo "$${XDG_CACHE_HOME:-$$HOME/.cache}/shotfit")
+VENV ?= $(HERE)/.venv
+PYTHON ?= python3
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed-$(shell cat "$(SOURCE)/pyproject.toml" "$(SOURCE)/constraints.txt" | cksum | cut -d' ' -f1)
+export PYTHONDONTWRITEBYTECODE := 1
+RUN := cd "$(SOURCE)" && OMP_NUM_THREADS=1
+
+.PHONY: demo test check setup
+
+demo: setup
+	@OMP_NUM_THREADS=2 "$(BIN)/shotfit" demo --out "$(HERE)/demo"
+
+test: setup
+	@$(RUN) "$(BIN)/ruff" format --no-cache --check .
+	@$(RUN) "$(BIN)/ruff" check --no-cache .
+	@$(RUN) "$(BIN)/basedpyright" --pythonpath "$(BIN)/python"
+	@$(RUN) "$(BIN)/python" -m pytest
+
+check: setup
+	@$(RUN) "$(BIN)/ruff" format --no-cache --check .
+	@$(RUN) "$(BIN)/ruff" check --no-cache .
+	@$(RUN) "$(BIN)/basedpyright" --pythonpath "$(BIN)/python"
+	@$(RUN) "$(BIN)/python" -m pytest -m "not slow and not network and not gpu and not data"
+
+setup: $(STAMP)
+
+$(STAMP):
+	@echo "Installing into $(VENV) (once; a few minutes)"
+	@mkdir -p "$(HERE)"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed (PYTHON=...)"; exit 1; }
+	@test -x "$(BIN)/python" || $(PYTHON) -m venv "$(VENV)"
+	@"$(BIN)/python" -m pip install --quiet --disable-pip-version-check --constraint "$(SOURCE)/constraints.txt" --editable "$(SOURCE)[dev]"
+	@rm -f "$(VENV)"/.installed-* && touch "$@"
+
+.PHONY: golden
+golden: setup
+	@cd "$(SOURCE)" && PYTHONPATH=tests:src "$(BIN)/python" tests/golden_curves.py $(NAME)

@@ -1,0 +1,82 @@
+"""shotfit fit"""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from shotfit.apps import options
+
+
+def fit(
+    data: Annotated[
+        str | None,
+        typer.Argument(
+            help="A folder with one sub-folder per class, a .csv or .jsonl manifest, "
+            "or an embedded task (see list-datasets)."
+        ),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder to save the classifier in.")] = Path("model"),
+    method: Annotated[
+        str | None, typer.Option(help="2sfs, 2sfs:FIRST, or a method's name. [default: 2sfs]")
+    ] = None,
+    shots: Annotated[
+        int | None, typer.Option(help="Images per class to learn from. [default: all]")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Decides shots and order. [default: 1]")] = None,
+    backbone: Annotated[
+        str | None, typer.Option(help="Hub id, folder, or iconclip. [default: iconclip]")
+    ] = None,
+    setting: Annotated[
+        str | None,
+        typer.Option(
+            help="all-to-all, or base-to-novel to train on the first half of the classes "
+            "only. [default: all-to-all]"
+        ),
+    ] = None,
+    iters_per_shot: Annotated[
+        int | None, typer.Option(help="Iterations per shot, M. [default: 300]")
+    ] = None,
+    first_fraction: Annotated[
+        str | None, typer.Option(help="Share of the first stage, alpha. [default: the method's]")
+    ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(help="published, or shared for M x shots iterations whatever the method."),
+    ] = None,
+    option: options.MethodOptions = None,
+    template: Annotated[
+        str | None, typer.Option(help='Prompt with {} for the name. ["a photo of a {}."]')
+    ] = None,
+    config: options.ConfigFile = None,
+    device: options.Device = None,
+    root: options.Root = None,
+    quiet: options.Quiet = False,
+    as_json: options.Json = False,
+) -> None:
+    """Tune a classifier on a few images per class and save it."""
+    given = {
+        "method": method,
+        "shots": shots,
+        "seed": seed,
+        "backbone": backbone,
+        "setting": setting,
+        "iters_per_shot": iters_per_shot,
+        "first_fraction": first_fraction,
+        "budget": budget,
+        "option": option,
+        "template": template,
+        "data": data,
+    }
+    choices = options.merge(config, given)
+    from shotfit.apps.fitting import fit_and_save
+
+    record, folder = fit_and_save(choices, out, device=device, root=root, quiet=quiet)
+    if as_json:
+        print(json.dumps({"folder": str(folder), "record": record}, indent=2))
+        return
+    options.show_metrics(record["metrics"])
+    seconds, trained = record["cost"]["seconds"], record["trainable_parameters"]
+    counts = " then ".join(f"{count:,}" for count in trained) or "0"
+    print(f"Fitted in {seconds:.1f} s ({counts} trained parameters), saved in {folder}")

@@ -1,0 +1,34 @@
+"""shotfit info"""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from shotfit.apps import options
+
+
+def info(
+    model: Annotated[Path, typer.Argument(help="A saved classifier.")],
+    as_json: options.Json = False,
+) -> None:
+    """What a saved classifier is; its files are checked against their hashes."""
+    from shotfit.archive import read_settings
+
+    settings = read_settings(model)
+    names = [*settings["trained_names"], *settings["added_names"]]
+    classes = [names[index] for index in settings["kept"]]
+    if as_json:
+        print(json.dumps({**settings, "classes": classes}, indent=2, ensure_ascii=False))
+        return
+    experiment = settings["experiment"]
+    size = sum((model / file).stat().st_size for file in settings["files"])
+    stages = " then ".join(stage["method"] for stage in settings["stages"])
+    print(f"backbone   {experiment['backbone']}")
+    print(f"stages     {stages}")
+    print(f"shots      {experiment['shots'] or 'all images'}, seed {experiment['seed']}")
+    print(f"tensors    {size:,} bytes, unaltered")
+    added = len(settings["added_names"])
+    print(f"classes    {len(classes)} ({added} added by name): {', '.join(classes)}")
+    options.show_metrics(settings["metrics"])

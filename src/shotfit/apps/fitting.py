@@ -1,0 +1,97 @@
+"""What `shotfit fit` does with its options: an experiment, run, and saved with its record."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from shotfit.archive import check_target
+from shotfit.classifier import FewShotClassifier
+from shotfit.config import from_dict, to_dict
+from shotfit.data import load_dataset, locate
+from shotfit.errors import UsageError
+from shotfit.experiment import Experiment, run
+from shotfit.progress import fit_progress
+from shotfit.recipe import Recipe, named_recipe
+
+
+def experiment_from(choices: dict[str, Any]) -> Experiment:
+    """The experiment that a command's options describe.
+
+    Raises:
+        UsageError: for options that make no sense; DataError: for data that cannot be found.
+    """
+    from shotfit.apps.options import parse_pairs
+
+    if not choices.get("data"):
+        raise UsageError("Say what to learn from: a folder, a manifest or an embedded task.")
+    source, data = locate(str(choices["data"]))
+    if "template" in choices:
+        if "{}" not in choices["template"]:
+            raise UsageError("A template needs {} where the class name goes.")
+        data["template"] = choices["template"]
+    values: dict[str, Any] = {"source": source, "data": data}
+    for key in ("shots", "seed", "backbone"):
+        if key in choices:
+            values[key] = choices[key]
+    values.setdefault("shots", None)
+    values["setting"] = str(choices.get("setting", "all_to_all")).replace("-", "_")
+    recipe = named_recipe(choices.get("method", "2sfs"))
+    changes = {
+        key: choices[key]
+        for key in ("iters_per_shot", "first_fraction", "budget")
+        if key in choices
+    }
+    recipe = from_dict(Recipe, {**_fields(recipe), **changes})
+    if "option" in choices:
+        first = dataclasses.replace(recipe.stages[0], options=parse_pairs(choices["option"]))
+        recipe = dataclasses.replace(recipe, stages=(first, *recipe.stages[1:]))
+    return from_dict(Experiment, {**values, "recipe": recipe})
+
+
+def fit_and_save(
+    choices: dict[str, Any],
+    out: Path,
+    *,
+    device: str | None,
+    root: str | None,
+    quiet: bool,
+) -> tuple[dict[str, Any], Path]:
+    """Fits, evaluates where there are test images, and saves; the record and the folder."""
+    experiment = experiment_from(choices)
+    check_target(out)
+    dataset = load_dataset(experiment.source, root=root, **experiment.data)
+    stages = [stage.method for stage in experiment.recipe.stages]
+    with fit_progress(stages, quiet=quiet) as observe:
+        record, method = run(experiment, dataset=dataset, observe=observe, device=device)
+    classifier = FewShotClassifier(
+        experiment.backbone, experiment.recipe, seed=experiment.seed, device=device
+    )
+    classifier.experiment = experiment
+    classifier.metrics = record.metrics
+    folder = classifier.take(method).save_pretrained(out)
+    plain = to_dict(record)
+    (folder / "record.json").write_text(json.dumps(plain, indent=1) + "\n", encoding="utf-8")
+    text = "# The resolved options of this run; `shotfit fit --config` repeats it.\n"
+    (folder / "config.yaml").write_text(text + yaml.safe_dump(_resolved(experiment, choices)))
+    return plain, folder
+
+
+def _fields(config: Any) -> dict[str, Any]:
+    return {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+
+
+def _resolved(experiment: Experiment, choices: dict[str, Any]) -> dict[str, Any]:
+    recipe = experiment.recipe
+    return {
+        **choices,
+        "method": choices.get("method", "2sfs"),
+        "shots": experiment.shots,
+        "seed": experiment.seed,
+        "backbone": experiment.backbone,
+        "setting": experiment.setting,
+        "iters_per_shot": recipe.iters_per_shot,
+        "budget": recipe.budget,
+    }

@@ -1,0 +1,86 @@
+"""Options that several commands share, and the rule of config files: flags win over the file."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from shotfit.errors import UsageError, unknown_name
+
+ConfigFile = Annotated[
+    Path | None, typer.Option("--config", help="YAML file with options; flags win over it.")
+]
+Device = Annotated[
+    str | None, typer.Option(help="cpu, cuda, cuda:1 … [default: an accelerator, else cpu]")
+]
+Root = Annotated[
+    str | None, typer.Option(envvar="SHOTFIT_DATA", help="Folder of the benchmark datasets.")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
+MethodOptions = Annotated[
+    list[str] | None,
+    typer.Option("--option", "-o", metavar="NAME=VALUE", help="Option of the method, repeatable."),
+]
+
+
+def merge(config: Path | None, given: dict[str, Any]) -> dict[str, Any]:
+    """The flags that were given, on top of the file's options (kebab-case or snake_case).
+
+    Raises:
+        UsageError: for a file that cannot be read or an option that the command does not have.
+    """
+    from shotfit.config import read_yaml
+
+    values: dict[str, Any] = {}
+    for key, value in (read_yaml(config) if config else {}).items():
+        name = str(key).replace("-", "_")
+        if name not in given:
+            raise unknown_name(f"option in {config}", str(key), given)
+        values[name] = value
+    return {**values, **{key: value for key, value in given.items() if value not in (None, [])}}
+
+
+def parse_pairs(pairs: Any) -> dict[str, Any]:
+    """`NAME=VALUE` strings, or a mapping from a config file, as a mapping.
+
+    Raises:
+        UsageError: for a string without "=".
+    """
+    if isinstance(pairs, dict):
+        return pairs
+    parsed = {}
+    for pair in pairs or ():
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise UsageError(f"--option takes NAME=VALUE, got {pair!r}.")
+        parsed[name.strip().replace("-", "_")] = value.strip()
+    return parsed
+
+
+METRIC_NAMES = {
+    "base": "base classes",
+    "novel": "novel classes",
+    "harmonic_mean": "harmonic mean",
+    "joint": "all classes together",
+    "base_in_joint": "  base images, all names",
+    "novel_in_joint": "  novel images, all names",
+    "joint_harmonic_mean": "  harmonic mean of these",
+    "all": "accuracy",
+}
+
+
+def show_metrics(metrics: dict[str, float]) -> None:
+    """Prints metrics as a small table; says so when there were no test images."""
+    from rich.console import Console
+    from rich.table import Table
+
+    if not metrics:
+        print("No test images: not evaluated.")
+        return
+    table = Table("accuracy on test images", "%", show_edge=False)
+    table.columns[1].justify = "right"
+    for key, name in METRIC_NAMES.items():
+        if key in metrics:
+            table.add_row(name, f"{metrics[key]:.2f}")
+    Console().print(table)

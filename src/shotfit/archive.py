@@ -1,0 +1,237 @@
+"""A fitted classifier as a folder, and back: safetensors, JSON and a model card, no pickles."""
+
+import hashlib
+import json
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+
+from shotfit import __version__
+from shotfit.backbone import Backbone
+from shotfit.config import from_dict, to_dict
+from shotfit.errors import DataError
+from shotfit.experiment import Experiment, pick_device
+from shotfit.methods import get_method
+from shotfit.methods.base import Method
+from shotfit.methods.linear import LinearClassifier
+
+if TYPE_CHECKING:
+    from shotfit.classifier import FewShotClassifier
+
+FORMAT = 1
+CONFIG, WEIGHTS, CARD = "shotfit.json", "model.safetensors", "README.md"
+
+
+def save(classifier: "FewShotClassifier", folder: Path) -> Path:
+    """Writes `folder`; see `FewShotClassifier.save_pretrained`."""
+    folder = folder.expanduser()
+    check_target(folder)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        # Written beside its place and then renamed, so that no crash leaves half a classifier.
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".shotfit-") as scratch:
+            made = Path(scratch) / "made"
+            _write(classifier, made)
+            if folder.exists():
+                folder.rename(Path(scratch) / "previous")
+            made.rename(folder)
+    except OSError as error:
+        raise DataError(f"Cannot write {folder}: {error}") from error
+    return folder
+
+
+def check_target(folder: Path) -> None:
+    """Refuses to save where something else is; worth asking before a long fit.
+
+    Raises:
+        DataError: when `folder` is a file, or a folder that holds no saved classifier.
+    """
+    if folder.exists() and (not folder.is_dir() or _foreign(folder)):
+        raise DataError(f"{folder} exists and is not a saved classifier; it is left as it is.")
+
+
+def load(
+    kind: type["FewShotClassifier"], name: str, *, device: str | None, revision: str | None
+) -> "FewShotClassifier":
+    """Reads a saved folder; see `FewShotClassifier.from_pretrained`."""
+    folder = Path(name).expanduser()
+    if not folder.is_dir():
+        folder = _download(name, revision)
+    settings = read_settings(folder)
+    state = _read_weights(folder)
+    experiment = from_dict(Experiment, settings["experiment"])
+    backbone = Backbone.from_pretrained(experiment.backbone, experiment.revision)
+    if fingerprint(backbone) != settings["backbone_fingerprint"]:
+        raise DataError(
+            f"The model {experiment.backbone!r} found here is not the one that {folder} was fitted "
+            "with: its weights differ."
+        )
+    backbone = backbone.to(pick_device(device))
+    method: Method | None = None
+    for stage in settings["stages"]:
+        method_class = get_method(stage["method"])
+        config = from_dict(method_class.Config, stage["config"])
+        if method is None:
+            method = method_class(backbone, config, settings["template"])
+        else:
+            method = LinearClassifier(method, config)
+    assert method is not None
+    try:
+        method.restore(state, settings["trained_names"])
+    except (KeyError, ValueError) as error:
+        raise DataError(f"The tensors in {folder} do not fit its config: {error}") from error
+    classifier = kind(experiment.backbone, experiment.recipe, seed=experiment.seed, device=device)
+    classifier.experiment = experiment
+    classifier._restore(method.to(backbone.device), settings)
+    return classifier
+
+
+def read_settings(folder: Path) -> dict[str, Any]:
+    """The config of a saved classifier, after every file has been checked against its hash.
+
+    Raises:
+        DataError: naming the file that is missing, altered, or of a format not known here.
+    """
+    path = folder / CONFIG
+    try:
+        settings = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise DataError(f"{folder} is not a saved classifier: it has no {CONFIG}.") from None
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} cannot be read: {error}") from error
+    if not isinstance(settings, dict) or settings.get("format") != FORMAT:
+        found = settings.get("format") if isinstance(settings, dict) else None
+        raise DataError(f"{path} has format {found!r}; this version reads format {FORMAT}.")
+    if settings.get("checksum") != _checksum(settings):
+        raise DataError(f"{path} has been altered since it was saved.")
+    for name, expected in settings["files"].items():
+        file = folder / name
+        if not file.is_file():
+            raise DataError(f"{file} is missing.")
+        if _sha256(file) != expected:
+            raise DataError(f"{file} has been altered since it was saved.")
+    return settings
+
+
+def push(classifier: "FewShotClassifier", repository: str, *, private: bool) -> str:
+    """Uploads a saved folder; see `FewShotClassifier.push_to_hub`."""
+    import huggingface_hub
+
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = save(classifier, Path(scratch) / "classifier")
+        api = huggingface_hub.HfApi()
+        url = api.create_repo(repository, private=private, exist_ok=True)
+        api.upload_folder(repo_id=repository, folder_path=folder)
+    return str(url)
+
+
+def fingerprint(backbone: Backbone) -> str:
+    """Twelve hex digits that tell one pretrained model from another.
+
+    The position embeddings are enough: small, in every family, and no method trains them.
+    """
+    digest = hashlib.sha256()
+    for tower in (backbone.vision, backbone.text):
+        values = tower.position_embedding.detach().cpu().to(torch.float32).contiguous()
+        digest.update(values.numpy().tobytes())
+    return digest.hexdigest()[:12]
+
+
+def _write(classifier: "FewShotClassifier", folder: Path) -> None:
+    folder.mkdir()
+    method = classifier.method
+    safetensors.torch.save_file(method.learned_state(), folder / WEIGHTS)
+    settings = {
+        "format": FORMAT,
+        "shotfit": __version__,
+        "backbone_fingerprint": fingerprint(method.backbone),
+        "stages": [
+            {"method": type(part).__module__.rsplit(".", 1)[1], "config": to_dict(part.config)}
+            for part in _parts(method)
+        ],
+        **classifier.settings(),
+        "files": {WEIGHTS: _sha256(folder / WEIGHTS)},
+    }
+    settings["checksum"] = _checksum(settings)
+    text = json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
+    (folder / CONFIG).write_text(text, encoding="utf-8")
+    (folder / CARD).write_text(_card(classifier), encoding="utf-8")
+
+
+def _parts(method: Method) -> list[Method]:
+    return [method.inner, method] if isinstance(method, LinearClassifier) else [method]
+
+
+def _card(classifier: "FewShotClassifier") -> str:
+    experiment = classifier.experiment
+    stages = " then ".join(stage.method for stage in experiment.recipe.stages)
+    metrics = "\n".join(f"| {key} | {value:.2f} |" for key, value in classifier.metrics.items())
+    table = f"| metric | percent |\n|---|---|\n{metrics}\n" if metrics else "Not evaluated.\n"
+    shots = "all images" if experiment.shots is None else f"{experiment.shots} images"
+    shown = ", ".join(classifier.classes[:50])
+    rest = len(classifier.classes) - 50
+    more = f" and {rest} more" if rest > 0 else ""
+    return f"""---
+library_name: shotfit
+base_model: {experiment.backbone}
+tags: [image-classification, few-shot, clip]
+---
+
+# Few-shot image classifier
+
+Fitted with ShotFit: {stages}, {shots} per class, on `{experiment.backbone}`.
+
+```python
+from shotfit import FewShotClassifier
+
+classifier = FewShotClassifier.from_pretrained("path/to/this/folder")
+classifier.predict("photo.jpg")
+```
+
+## Classes
+
+{shown}{more}.
+
+## Metrics
+
+{table}"""
+
+
+def _foreign(folder: Path) -> bool:
+    return any(folder.iterdir()) and not (folder / CONFIG).is_file()
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _checksum(settings: dict[str, Any]) -> str:
+    rest = {key: value for key, value in settings.items() if key != "checksum"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+
+
+def _read_weights(folder: Path) -> dict[str, torch.Tensor]:
+    try:
+        return safetensors.torch.load_file(folder / WEIGHTS)
+    except (OSError, SafetensorError) as error:
+        raise DataError(f"{folder / WEIGHTS} cannot be read: {error}") from error
+
+
+def _download(name: str, revision: str | None) -> Path:
+    import huggingface_hub
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        return Path(
+            huggingface_hub.snapshot_download(
+                name, revision=revision, allow_patterns=[CONFIG, WEIGHTS, CARD]
+            )
+        )
+    except HFValidationError:
+        raise DataError(f"There is no saved classifier {name!r}.") from None
+    except Exception as error:  # the hub client has many error types and no common base
+        raise DataError(f"Cannot download the classifier {name!r}: {error}") from error

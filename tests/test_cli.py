@@ -1,0 +1,213 @@
+"""The command line, in this process: what it prints, what it writes, and its exit codes."""
+
+import json
+import sys
+
+import pytest
+import yaml
+from conftest import shapes_dataset
+
+from shotfit.apps import cli
+
+
+@pytest.fixture
+def shotfit(monkeypatch, capsys):
+    """Runs a command; gives its exit code, standard output and standard error."""
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["shotfit", *map(str, arguments)])
+        try:
+            cli.main()
+            code = 0
+        except SystemExit as stop:
+            code = stop.code or 0
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run
+
+
+@pytest.fixture
+def photos(tmp_path):
+    dataset = shapes_dataset(4)
+    for part, examples in (("train", dataset.train), ("test", dataset.test)):
+        for example in examples:
+            color = dataset.classnames[example.label]
+            path = tmp_path / "photos" / part / color / example.key.rsplit("/", 1)[1]
+            path.parent.mkdir(parents=True, exist_ok=True)
+            example.image.save(path)
+    return tmp_path / "photos"
+
+
+@pytest.fixture
+def model(shotfit, photos, checkpoint, tmp_path):
+    code, _, err = shotfit(
+        "fit",
+        photos,
+        "--out",
+        tmp_path / "model",
+        "--shots",
+        2,
+        "--backbone",
+        checkpoint,
+        "--iters-per-shot",
+        5,
+    )
+    assert code == 0, err
+    return tmp_path / "model"
+
+
+def test_fit_saves_model_record_and_resolved_config(shotfit, model):
+    record = json.loads((model / "record.json").read_text())
+    assert record["status"] == "done"
+    assert record["cost"]["iterations"] == 10
+    assert set(record["metrics"]) == {"all"}
+    assert record["trainable_parameters"][1] == 4 * 40
+    config = yaml.safe_load((model / "config.yaml").read_text())
+    assert config["method"] == "2sfs"
+    assert config["iters_per_shot"] == 5
+    code, out, _ = shotfit("info", model)
+    assert code == 0
+    assert "red, " not in out.split("classes")[0]
+    assert "layernorm then linear" in out
+
+
+def test_progress_is_plain_lines_without_a_terminal(shotfit, photos, checkpoint, tmp_path):
+    arguments = (
+        "fit",
+        photos,
+        "--out",
+        tmp_path / "m",
+        "--backbone",
+        checkpoint,
+        "--iters-per-shot",
+        2,
+        "--shots",
+        1,
+    )
+    _, out, err = shotfit(*arguments)
+    assert "stage 1 (layernorm) 1/1: loss" in err
+    assert "\x1b[" not in err + out
+    _, _, err = shotfit(*arguments, "--quiet")
+    assert err == ""
+
+
+def test_config_file_and_flags_on_top(shotfit, photos, checkpoint, tmp_path, model):
+    code, out, err = shotfit(
+        "fit",
+        "--config",
+        model / "config.yaml",
+        "--seed",
+        2,
+        "--out",
+        tmp_path / "again",
+        "--json",
+        "-q",
+    )
+    assert code == 0, err
+    record = json.loads(out)["record"]
+    assert record["experiment"]["seed"] == 2
+    assert record["experiment"]["recipe"]["iters_per_shot"] == 5
+    (tmp_path / "bad.yaml").write_text("shotss: 2\n")
+    code, _, err = shotfit("fit", "--config", tmp_path / "bad.yaml")
+    assert code == 2
+    assert "Did you mean 'shots'" in err
+
+
+def test_predict_evaluate_and_add_classes(shotfit, model, photos, tmp_path):
+    code, out, _ = shotfit("predict", model, photos / "test", "--json", "-q")
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert code == 0
+    assert len(rows) == 20
+    assert set(rows[0]) == {"image", "answers"}
+    one = photos / "test" / "red" / "0.png"
+    code, out, _ = shotfit("predict", model, one, "--classes", "purple,orange", "--top", 5)
+    assert "purple (" in out
+    assert "orange (" in out
+    code, _, _ = shotfit("predict", model, one, "--out", tmp_path / "rows.jsonl")
+    assert len((tmp_path / "rows.jsonl").read_text().splitlines()) == 1
+    code, out, _ = shotfit("evaluate", model, photos, "--json")
+    assert set(json.loads(out)) == {"all"}
+    code, out, _ = shotfit("add-classes", model, "purple", "orange")
+    assert "now has 6 classes" in out
+    code, out, _ = shotfit("info", model, "--json")
+    assert json.loads(out)["classes"][-2:] == ["purple", "orange"]
+
+
+def test_base_to_novel_reports_both_halves(shotfit, photos, checkpoint, tmp_path):
+    code, out, _ = shotfit(
+        "fit",
+        photos,
+        "--out",
+        tmp_path / "m",
+        "--backbone",
+        checkpoint,
+        "--iters-per-shot",
+        2,
+        "--shots",
+        1,
+        "--setting",
+        "base-to-novel",
+        "-q",
+    )
+    assert code == 0
+    for word in ("base classes", "novel classes", "harmonic mean", "all classes together"):
+        assert word in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["fit", "nowhere"], 3, "'nowhere' is no folder"),
+        (["fit"], 2, "Say what to learn from"),
+        (["fit", "{photos}", "--method", "layernom"], 2, "Did you mean 'layernorm'"),
+        (["fit", "{photos}", "--setting", "base-to-new"], 2, "base_to_novel"),
+        (["fit", "{photos}", "--shots", "0"], 2, "at least 1"),
+        (["fit", "{photos}", "--shots", "99"], 3, "fewer than the 99 shots"),
+        (["fit", "{photos}", "--first-fraction", "1.5"], 2, "between 0 and 1"),
+        (["fit", "{photos}", "-o", "norm=all"], 2, "Did you mean 'norms'"),
+        (["fit", "{photos}", "--template", "a photo"], 2, "needs {}"),
+        (["fit", "{photos}", "--budget", "free"], 2, "published"),
+        (["predict", "{photos}", "x.png"], 3, "not a saved classifier"),
+        (["info", "{photos}"], 3, "not a saved classifier"),
+        (["no-such-command"], 2, "No such command"),
+    ],
+)
+def test_bad_input_has_a_message_and_an_exit_code(
+    shotfit, photos, checkpoint, tmp_path, arguments, code, message
+):
+    arguments = [str(photos) if a == "{photos}" else a for a in arguments]
+    if arguments[0] == "fit":
+        arguments += ["--backbone", str(checkpoint), "--out", str(tmp_path / "out"), "-q"]
+    got, _, err = shotfit(*arguments)
+    assert got == code, err
+    assert message in err
+    assert "Traceback" not in err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_spoilt_image_is_found_before_training(shotfit, photos, checkpoint, tmp_path):
+    (photos / "train" / "red" / "0.png").write_text("not an image")
+    code, _, err = shotfit("fit", photos, "--backbone", checkpoint, "--out", tmp_path / "out", "-q")
+    assert code == 3
+    assert "0.png is not an image" in err
+    assert not (tmp_path / "out").exists()
+
+
+def test_lists(shotfit):
+    code, out, _ = shotfit("list-methods", "--json")
+    assert code == 0
+    names = [row["name"] for row in json.loads(out)]
+    assert {"zero_shot", "layernorm"} <= set(names)
+    for command in (["list-methods"], ["env"], ["env", "--json"], ["list-datasets"], ["--version"]):
+        code, out, _ = shotfit(*command)
+        assert code == 0
+        assert out.strip()
+
+
+def test_interrupt_is_130(shotfit, monkeypatch):
+    def stop():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "app", stop)
+    assert shotfit("demo")[0] == 130

@@ -1,0 +1,82 @@
+"""Strict configs: round trips, conversions, did-you-mean."""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import pytest
+
+from shotfit.config import digest, from_dict, override, read_yaml, to_dict
+from shotfit.errors import UsageError
+from shotfit.experiment import Experiment
+from shotfit.recipe import Recipe, Stage, named_recipe, two_stage
+
+
+@dataclass(frozen=True)
+class Inner:
+    rate: float = 0.1
+
+
+@dataclass(frozen=True)
+class Options:
+    count: int = 3
+    kind: Literal["a", "b"] = "a"
+    ratio: float | None = None
+    names: tuple[str, ...] = ()
+    inner: Inner = field(default_factory=Inner)
+    extra: dict[str, Any] = field(default_factory=dict)
+    flag: bool = False
+
+
+def test_round_trip():
+    options = Options(4, "b", 0.5, ("x", "y"), Inner(2.0), {"k": 1}, True)
+    assert from_dict(Options, to_dict(options)) == options
+
+
+def test_strings_are_parsed_as_a_command_line_gives_them():
+    options = override(Options(), {"count": "7", "ratio": "1e-3", "names": "a, b", "flag": "true"})
+    assert options == Options(7, "a", 1e-3, ("a", "b"), Inner(), {}, True)
+    assert override(options, {"ratio": "none"}).ratio is None
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"cuont": 1}, "Did you mean 'count'"),
+        ({"kind": "c"}, "Options.kind"),
+        ({"count": 1.5}, "Options.count"),
+        ({"count": True}, "Options.count"),
+        ({"flag": 1}, "Options.flag"),
+        ({"inner": {"rat": 1}}, "Did you mean 'rate'"),
+        ({"names": 3}, "must be a list"),
+        ({"ratio": "much"}, "Options.ratio"),
+    ],
+)
+def test_what_does_not_fit_is_refused(values, message):
+    with pytest.raises(UsageError, match=message):
+        from_dict(Options, values)
+
+
+def test_yaml_must_be_a_mapping(tmp_path):
+    path = tmp_path / "c.yaml"
+    for text in ("- a\n- b\n", "a: [", ""):
+        path.write_text(text)
+        with pytest.raises(UsageError, match=r"c\.yaml"):
+            read_yaml(path)
+    with pytest.raises(UsageError, match="missing"):
+        read_yaml(tmp_path / "missing.yaml")
+
+
+def test_identity_follows_the_config():
+    assert Experiment().id == Experiment().id == from_dict(Experiment, to_dict(Experiment())).id
+    assert Experiment(seed=2).id != Experiment().id
+    assert Experiment(recipe=two_stage(first_fraction=0.5)).id != Experiment().id
+    assert digest({"a": 1, "b": 2}) == digest({"b": 2, "a": 1})
+
+
+def test_named_recipes():
+    assert named_recipe("2sfs") == two_stage()
+    assert named_recipe("zero-shot") == Recipe((Stage("zero_shot"),))
+    with pytest.raises(UsageError, match="Did you mean 'layernorm'"):
+        named_recipe("layer-norms")
+    with pytest.raises(UsageError, match="Did you mean 'layernorm'"):
+        named_recipe("2sfs:layernom")

@@ -4,10 +4,10 @@ from typing import ClassVar
 
 import pytest
 import torch
-from torch.nn import functional as F
-
 from conftest import WordTokenizer, make_backbone, make_support, tiny_clip
 from plain_clip import cosine_logits, image_features, text_features, words
+from torch.nn import functional as F
+
 from shotfit.layers.transport import transport_plan
 from shotfit.methods import get_method
 from shotfit.methods.base import TaskFacts

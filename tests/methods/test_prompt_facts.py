@@ -2,13 +2,13 @@
 
 import pytest
 import torch
+from conftest import SPEC, VOCABULARY, WordTokenizer, make_backbone
 from transformers import CLIPConfig, CLIPModel
 
-from conftest import SPEC, VOCABULARY, WordTokenizer, make_backbone
 from shotfit.backbone import Backbone
 from shotfit.config import override
 from shotfit.data.prompts import benchmark_key, published_prompts
-from shotfit.errors import UsageError
+from shotfit.errors import DataError, UsageError
 from shotfit.layers.prompts import phrase_embeddings, text_context
 from shotfit.methods import get_method
 from shotfit.methods.base import TaskFacts
@@ -245,7 +245,7 @@ def test_options_that_make_no_sense(name, options, message):
 @pytest.mark.parametrize("name", PROMPTS)
 def test_a_prompt_longer_than_the_text_tower_reads(name):
     method = get_method(name)(make_backbone())
-    with pytest.raises(UsageError, match="this model reads 77"):
+    with pytest.raises(DataError, match="this model reads 77"):
         method.encode_classes(["word " * 90])
 
 

@@ -1,12 +1,15 @@
 """Learned prompt tokens: what they start from, and the text that holds their places."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
-from shotfit.backbone import Backbone
 from shotfit.errors import UsageError
+
+if TYPE_CHECKING:
+    from shotfit.backbone import Backbone
 
 PLACEHOLDER = "X"
 """The word that stands in a prompt where a learned token will be (CoOp's choice)."""
@@ -41,7 +44,7 @@ def prefixed(prefix: str, names: Sequence[str]) -> list[str]:
 
 
 def text_context(
-    backbone: Backbone, phrase: str | None, n_ctx: int | None, generator: torch.Generator
+    backbone: "Backbone", phrase: str | None, n_ctx: int | None, generator: torch.Generator
 ) -> TextContext:
     """`n_ctx` tokens started at the first ones of `phrase` (None: all of them), or at random.
 
@@ -69,7 +72,7 @@ def _positive(n_ctx: int | None) -> int:
     return n_ctx
 
 
-def placeholders(backbone: Backbone, count: int) -> str:
+def placeholders(backbone: "Backbone", count: int) -> str:
     """Text of exactly `count` tokens.
 
     Raises:
@@ -88,13 +91,13 @@ def placeholders(backbone: Backbone, count: int) -> str:
     return text
 
 
-def phrase_ids(backbone: Backbone, phrase: str) -> list[int]:
+def phrase_ids(backbone: "Backbone", phrase: str) -> list[int]:
     """Token ids of a phrase without the start and end tokens."""
     ids = backbone.tokenize([phrase])[0]
     return ids[backbone.text.context_start : len(ids) - 1]
 
 
-def phrase_embeddings(backbone: Backbone, phrase: str) -> Tensor:
+def phrase_embeddings(backbone: "Backbone", phrase: str) -> Tensor:
     """The frozen token embeddings of a phrase, (tokens, text width)."""
     ids = torch.tensor(phrase_ids(backbone, phrase), dtype=torch.long, device=backbone.device)
     return backbone.text.token_embedding(ids).detach()

@@ -52,7 +52,6 @@ class CoCoOp(Method):
     """CoCoOp (see the module's docstring)."""
 
     Config = CoCoOpConfig
-    families = ("clip", "siglip")
     starts_at_zero_shot = False
     first_fraction = 0.3
 

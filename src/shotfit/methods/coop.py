@@ -46,7 +46,6 @@ class CoOp(Method):
     """CoOp (see the module's docstring)."""
 
     Config = CoOpConfig
-    families = ("clip", "siglip")
     starts_at_zero_shot = False
     first_fraction = 0.3
 

@@ -51,7 +51,6 @@ class IVLP(Method):
     """IVLP (see the module's docstring)."""
 
     Config = IVLPConfig
-    families = ("clip",)
     starts_at_zero_shot = False
     first_fraction = 0.3
 

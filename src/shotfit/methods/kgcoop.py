@@ -51,7 +51,6 @@ class KgCoOp(Method):
     """KgCoOp (see the module's docstring)."""
 
     Config = KgCoOpConfig
-    families = ("clip", "siglip")
     starts_at_zero_shot = False
     first_fraction = 0.3
 

@@ -43,7 +43,6 @@ class MaPLe(Method):
     """MaPLe (see the module's docstring)."""
 
     Config = MaPLeConfig
-    families = ("clip",)
     starts_at_zero_shot = False
     first_fraction = 0.3
 

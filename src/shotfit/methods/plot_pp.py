@@ -63,7 +63,6 @@ class PLOT(Method):
     """PLOT++ (see the module's docstring)."""
 
     Config = PLOTConfig
-    families = ("clip",)
     starts_at_zero_shot = False
     first_fraction = 0.3
 

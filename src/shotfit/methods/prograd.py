@@ -62,7 +62,6 @@ class ProGrad(Method):
     """ProGrad (see the module's docstring)."""
 
     Config = ProGradConfig
-    families = ("clip", "siglip")
     starts_at_zero_shot = False
     first_fraction = 0.3
 

@@ -22,7 +22,12 @@ PROMPTS = ("coop", "cocoop", "kgcoop", "prograd", "ivlp", "maple", "plot_pp")
 def shapes_only(vision: dict, text: dict, dim: int) -> Backbone:
     """A backbone of the given sizes without weights."""
     config = CLIPConfig(
-        text_config={"vocab_size": VOCABULARY, "max_position_embeddings": 77, **text},
+        text_config={
+            "vocab_size": VOCABULARY,
+            "bos_token_id": VOCABULARY - 2,
+            "eos_token_id": VOCABULARY - 1,
+            **text,
+        },
         vision_config={"image_size": 224, **vision},
         projection_dim=dim,
     )
@@ -70,6 +75,29 @@ COUNTS = [
 def test_trainable_parameters(name, options, base, large):
     assert parameters(vit_b16(), name, **options) == base
     assert parameters(vit_l14(), name, **options) == large
+
+
+class Names:
+    """All that `setup` of a prompt method looks at."""
+
+    classnames = ("red", "light blue")
+
+
+@pytest.mark.parametrize("name", PROMPTS)
+def test_large_models_train_and_score_on_their_own_device(name, monkeypatch):
+    # Shapes have no values for Sinkhorn to stop at.
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    kind = get_method(name)
+    facts = TaskFacts("dtd", "all_to_all", shots=4, classes=2, images=8)
+    method = kind(vit_l14(), kind.published_config(facts))
+    method.setup(Names)
+    pixels = torch.zeros(2, 3, 224, 224, device="meta")
+    labels = torch.zeros(2, dtype=torch.long, device="meta")
+    method.loss(pixels, labels, Names.classnames).loss.backward()
+    for key, parameter in method.named_parameters():
+        assert (parameter.grad is not None) == parameter.requires_grad, key
+    with torch.no_grad():
+        assert method(pixels, method.encode_classes(Names.classnames)).shape == (2, 2)
 
 
 # Base-to-novel, 16 shots: base classes, then the updates of CoOp, CoCoOp, KgCoOp, MaPLe, IVLP.

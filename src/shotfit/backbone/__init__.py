@@ -93,7 +93,8 @@ class Backbone(nn.Module):
         """
         unique = tuple(dict.fromkeys(texts))
         if not unique:
-            return torch.zeros(0, self.dim, device=self.device)
+            groups = () if context is None else context.shape[:-2]
+            return torch.zeros(*groups, 0, self.dim, device=self.device)
         prepared = self._prepared.get(unique)
         if prepared is None or prepared.ids.device != self.device:
             prepared = self.text.prepare(self.tokenize(unique)).to(self.device)

@@ -20,8 +20,9 @@ PROJECTIONS = ("q_proj", "k_proj", "v_proj", "out_proj", "fc1", "fc2")
 class SeededDropout:
     """Dropout whose masks follow from one generator, whatever the device.
 
-    `renew` draws a seed, once per pass through a tower; a layer's mask follows from it and the
-    layer's number. A pass that is recomputed for its gradient therefore meets the same masks.
+    `renew` draws a seed, once per pass through the tower that it serves; a layer's mask follows
+    from it and the layer's number. A pass that is recomputed for its gradient therefore meets the
+    same masks.
     """
 
     def __init__(self, p: float, generator: torch.Generator) -> None:
@@ -33,7 +34,7 @@ class SeededDropout:
     def renew(self) -> None:
         """Draws the seed of the masks to come; nothing is drawn when p is 0."""
         if self.p > 0:
-            self._seed = int(torch.randint(2**40, (), generator=self.generator))
+            self._seed = int(torch.randint(2**31, (), generator=self.generator))
 
     def __call__(self, x: Tensor, layer: int) -> Tensor:
         """`x` with a share p of its entries zeroed and the others divided by 1 - p."""
@@ -77,17 +78,19 @@ class LoRALinear(nn.Linear):
 
 
 def add_lora(
-    towers: Sequence[nn.ModuleList],
+    tower: nn.ModuleList,
     *,
     target_modules: Sequence[str],
-    blocks: tuple[int, ...] | None,
+    blocks: Sequence[int] | None,
     rank: int,
-    scaling: float,
+    alpha: float,
+    scaling: str,
     dropout: SeededDropout,
 ) -> None:
-    """Puts LoRA beside the named layers of the blocks of these towers, in place.
+    """Puts LoRA beside the named layers of a tower's blocks, in place.
 
-    `blocks` is the first and the last block that get it, counted from 1; None means all.
+    `blocks` is the first and the last block that get it, counted from 1; None means all. The
+    product is scaled by alpha / sqrt(r) with `scaling` "rslora", by alpha / r with "standard".
 
     Raises:
         UsageError: for a layer or a range of blocks that is not there.
@@ -97,27 +100,13 @@ def add_lora(
         raise UsageError(f"target_modules must be some of {', '.join(PROJECTIONS)}.")
     if rank < 1 or not 0 <= dropout.p < 1:
         raise UsageError(f"LoRA needs rank >= 1 and 0 <= dropout < 1, got {rank}, {dropout.p}.")
+    first, last = blocks if blocks is not None and len(blocks) == 2 else (1, len(tower))
+    if (blocks is not None and len(blocks) != 2) or not 1 <= first <= last <= len(tower):
+        raise UsageError(f"blocks must be two numbers 1 <= first <= last <= {len(tower)}.")
+    factor = alpha / math.sqrt(rank) if scaling == "rslora" else alpha / rank
     layer = 0
-    for tower in towers:
-        first, last = (1, len(tower)) if blocks is None else block_range(blocks, len(tower))
-        for block in tower[first - 1 : last]:
-            for name in target_modules:
-                base = getattr(block, name)
-                setattr(block, name, LoRALinear(base, rank, scaling, dropout, layer))
-                layer += 1
-
-
-def block_range(blocks: Sequence[int], depth: int) -> tuple[int, int]:
-    """The first and last block, counted from 1, of a range in a tower of `depth` blocks.
-
-    Raises:
-        UsageError: when it is no range of that tower.
-    """
-    if len(blocks) != 2 or not 1 <= blocks[0] <= blocks[1] <= depth:
-        raise UsageError(f"blocks must be two numbers 1 <= first <= last <= {depth}.")
-    return blocks[0], blocks[1]
-
-
-def scaling_factor(alpha: float, rank: int, rule: str) -> float:
-    """alpha / sqrt(r) by the rule "rslora", alpha / r by "standard"."""
-    return alpha / math.sqrt(rank) if rule == "rslora" else alpha / rank
+    for block in tower[first - 1 : last]:
+        for name in target_modules:
+            base = getattr(block, name)
+            setattr(block, name, LoRALinear(base, rank, factor, dropout, layer))
+            layer += 1

@@ -12,7 +12,7 @@ only. Its learning rate also falls on updates that an overflow in fp16 skips; he
 
 Novel categories: embedded by the adapted text encoder.
 
-When to prefer it: alone, with all classes known and 8 or 16 shots; it gives up novel classes sooner.
+When to prefer it: alone, with all classes known and 8 or 16 shots; novel ones suffer sooner.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from shotfit.layers.lora import SeededDropout, add_lora, scaling_factor
+from shotfit.layers.lora import SeededDropout, add_lora
 from shotfit.methods.base import ClassEmbeddings, Method, TaskFacts, TrainConfig
 
 
@@ -55,26 +55,30 @@ class CLIPLoRA(Method):
         super().__init__(*args, **options)
         config = self.config
         names = ("vision", "text") if config.towers == "both" else (config.towers,)
-        self._dropout = SeededDropout(config.dropout, self.generator)
-        add_lora(
-            [getattr(self.backbone, name).blocks for name in names],
-            target_modules=config.target_modules,
-            blocks=config.blocks,
-            rank=config.rank,
-            scaling=scaling_factor(config.alpha, config.rank, config.scaling),
-            dropout=self._dropout,
-        )
+        self._dropout = {
+            name: SeededDropout(config.dropout, self.generator) for name in ("vision", "text")
+        }
+        for name in names:
+            add_lora(
+                getattr(self.backbone, name).blocks,
+                target_modules=config.target_modules,
+                blocks=config.blocks,
+                rank=config.rank,
+                alpha=config.alpha,
+                scaling=config.scaling,
+                dropout=self._dropout[name],
+            )
 
     def encode_images(self, pixels: Tensor) -> Tensor:
         """As `Method.encode_images`, in training with fresh dropout masks."""
         if self.training:
-            self._dropout.renew()
+            self._dropout["vision"].renew()
         return super().encode_images(pixels)
 
     def encode_classes(self, names: Sequence[str]) -> ClassEmbeddings:
         """As `Method.encode_classes`, in training with fresh dropout masks."""
         if self.training:
-            self._dropout.renew()
+            self._dropout["text"].renew()
         return super().encode_classes(names)
 
     @classmethod

@@ -13,7 +13,7 @@ not merged for evaluation: the product is the same without the rounding.
 
 Novel categories: embedded by the adapted text encoder.
 
-When to prefer it: as a first stage on data that needs more than LayerNorm's shift, with enough shots.
+When to prefer it: as a first stage where LayerNorm's shift is not enough, with 8 shots or more.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from shotfit.layers.lora import SeededDropout, add_lora, scaling_factor
+from shotfit.layers.lora import SeededDropout, add_lora
 from shotfit.methods.base import ClassEmbeddings, Method, TaskFacts, TrainConfig
 
 
@@ -56,26 +56,30 @@ class LoRA(Method):
         super().__init__(*args, **options)
         config = self.config
         names = ("vision", "text") if config.towers == "both" else (config.towers,)
-        self._dropout = SeededDropout(config.dropout, self.generator)
-        add_lora(
-            [getattr(self.backbone, name).blocks for name in names],
-            target_modules=config.target_modules,
-            blocks=config.blocks,
-            rank=config.rank,
-            scaling=scaling_factor(config.alpha, config.rank, config.scaling),
-            dropout=self._dropout,
-        )
+        self._dropout = {
+            name: SeededDropout(config.dropout, self.generator) for name in ("vision", "text")
+        }
+        for name in names:
+            add_lora(
+                getattr(self.backbone, name).blocks,
+                target_modules=config.target_modules,
+                blocks=config.blocks,
+                rank=config.rank,
+                alpha=config.alpha,
+                scaling=config.scaling,
+                dropout=self._dropout[name],
+            )
 
     def encode_images(self, pixels: Tensor) -> Tensor:
         """As `Method.encode_images`, in training with fresh dropout masks."""
         if self.training:
-            self._dropout.renew()
+            self._dropout["vision"].renew()
         return super().encode_images(pixels)
 
     def encode_classes(self, names: Sequence[str]) -> ClassEmbeddings:
         """As `Method.encode_classes`, in training with fresh dropout masks."""
         if self.training:
-            self._dropout.renew()
+            self._dropout["text"].renew()
         return super().encode_classes(names)
 
     @classmethod

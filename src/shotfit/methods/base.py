@@ -185,6 +185,11 @@ class Method(nn.Module):
         """The published training for a task, one entry per phase; empty when nothing trains."""
         return ()
 
+    @classmethod
+    def training_for(cls, facts: TaskFacts, config) -> tuple[TrainConfig, ...]:
+        """The published training with these options, for a method whose options change it."""
+        return cls.published_training(facts)
+
     def begin_phase(self, phase: int) -> None:
         """Called before each of the phases of `published_training`; sets what trains in it."""
 

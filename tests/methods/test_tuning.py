@@ -9,7 +9,6 @@ from torch.nn import functional as F
 from transformers import CLIPConfig, CLIPModel
 
 from conftest import SPEC, make_backbone
-from plain_towers import NAMES, PlainCLIP, fixed_support, pictures
 from shotfit.backbone import Backbone
 from shotfit.errors import UsageError
 from shotfit.layers.adapters import ParallelAdapter, kaiming_linear
@@ -17,6 +16,7 @@ from shotfit.layers.lora import SeededDropout
 from shotfit.methods import get_method
 from shotfit.methods.base import TaskFacts, TrainConfig
 from shotfit.training import total_iterations, train
+from written_out_clip import NAMES, PlainCLIP, fixed_support, pictures
 
 FACTS = TaskFacts("shapes", "base_to_novel", shots=16, classes=3, images=6)
 

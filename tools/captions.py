@@ -1,0 +1,58 @@
+"""Turn icon names into captions: ``home-filled-24`` -> ``home``.
+
+An icon's name carries two things, what is drawn and how it is drawn. Only the first belongs in a
+caption; the second would split one concept into a dozen captions that no eye can tell apart.
+"""
+
+from __future__ import annotations
+
+import re
+
+STYLE_WORDS = frozenset(
+    """outline outlined outlines filled fill rounded round sharp solid line linear lines regular bold
+    light thin duotone twotone broken bulk stroke stroked flat monotone color colour colored mono
+    alt fa sm md lg xs xl xxl small large medium 1x1 4x3 duo border borderless oi o pop pencil print
+    plain wordmark original micro mini logo logos rr br sr ss rs bs tt inline remix freehand
+    sketch streamline flex plump cyber kameleon glyph semi two tone static animated transition off20
+    variant ios md2 android baseline twotoned pictogram""".split()
+)
+"""Words that say how an icon is drawn; dropped from the end of a name, never from its middle."""
+
+SKIN = re.compile(r"(light|medium|dark)-skin|skin-tone|skin$|-[1-5]f3f[b-f]")
+"""Skin tones: five copies of one drawing; the suite and the training pairs leave them out."""
+
+LEADING = frozenset({"outline", "baseline", "ic", "icon", "logo", "logos"})
+"""Style words that some sets put first."""
+
+_COUNTRY = re.compile(r"^flag-(?:for-)?(?:flag-)?(.+)$")
+_SIZE = re.compile(r"^\d+(px|x\d+)?$|^\d+(\.\d+)?$")
+_CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+
+def is_skin_tone(name: str) -> bool:
+    """Whether the name is a skin-tone variant of another drawing."""
+    return SKIN.search(name) is not None
+
+
+def split_words(name: str) -> list[str]:
+    """Words of an icon name, lower-cased; ``alarmClock_24`` -> ``["alarm", "clock", "24"]``."""
+    spaced = _CAMEL.sub("-", name).lower()
+    return [word for word in re.split(r"[-_\s.]+", spaced) if word]
+
+
+def caption(name: str) -> str:
+    """The caption of an icon name, or an empty string when nothing but style words is left."""
+    words = split_words(name)
+    while len(words) > 1 and (words[-1] in STYLE_WORDS or _SIZE.match(words[-1])):
+        words.pop()
+    while len(words) > 1 and words[0] in LEADING:
+        words.pop(0)
+    return " ".join(words)
+
+
+def emoji_caption(name: str) -> str:
+    """The caption of an emoji: as above, and country flags in one wording, ``flag of spain``."""
+    country = _COUNTRY.match(name)
+    if country and not country[1].startswith("in-hole"):
+        return "flag of " + country[1].replace("-", " ")
+    return caption(name)

@@ -8,7 +8,13 @@ import zlib
 import pytest
 import torch
 from PIL import Image, ImageDraw
-from transformers import CLIPConfig, CLIPModel, PreTrainedTokenizerFast
+from transformers import (
+    CLIPConfig,
+    CLIPModel,
+    PreTrainedTokenizerFast,
+    SiglipConfig,
+    SiglipModel,
+)
 
 from shotfit.backbone import Backbone
 from shotfit.data.dataset import Dataset, Example, make_task
@@ -24,6 +30,10 @@ SPEC = ImageSpec(size=32, resize=32)
 
 class WordTokenizer:
     """One token a word or punctuation mark, so that "a photo of a" is four, as in CLIP's."""
+
+    bos_token_id = VOCABULARY - 2
+    eos_token_id = VOCABULARY - 1
+    pad_token_id = 0
 
     def __call__(self, texts):
         return {"input_ids": [self._ids(text) for text in texts]}
@@ -69,8 +79,41 @@ def tiny_clip(seed: int = 0, vision_blocks: int = 3, text_blocks: int = 2) -> CL
     return model
 
 
-def make_backbone(seed: int = 0, **sizes) -> Backbone:
-    return Backbone.from_model(tiny_clip(seed, **sizes), WordTokenizer(), SPEC, name="tiny")
+def tiny_siglip(seed: int = 0, vision_blocks: int = 3, text_blocks: int = 2) -> SiglipModel:
+    """A random SigLIP; both towers end in the same width, as the model type requires."""
+    state = torch.get_rng_state()
+    torch.manual_seed(seed)
+    config = SiglipConfig(
+        text_config={
+            "hidden_size": 48,
+            "intermediate_size": 96,
+            "num_hidden_layers": text_blocks,
+            "num_attention_heads": 4,
+            "vocab_size": VOCABULARY,
+            "max_position_embeddings": 64,
+            "projection_size": 64,
+        },
+        vision_config={
+            "hidden_size": 64,
+            "intermediate_size": 128,
+            "num_hidden_layers": vision_blocks,
+            "num_attention_heads": 4,
+            "image_size": SPEC.size,
+            "patch_size": 8,
+        },
+    )
+    model = SiglipModel(config).eval()
+    with torch.no_grad():
+        model.text_model.embeddings.token_embedding.weight.mul_(20)
+        model.logit_scale.fill_(2.3)
+        model.logit_bias.fill_(-3.0)
+    torch.set_rng_state(state)
+    return model
+
+
+def make_backbone(seed: int = 0, family: str = "clip", **sizes) -> Backbone:
+    model = {"clip": tiny_clip, "siglip": tiny_siglip}[family](seed, **sizes)
+    return Backbone.from_model(model, WordTokenizer(), SPEC, name="tiny")
 
 
 def shapes_dataset(classes: int = 6, train: int = 6, test: int = 5) -> Dataset:

@@ -24,7 +24,7 @@ LAYERS = [
     ["records"],
     ["experiment"],
     ["dynamics", "sweep", "estimate", "cluster", "progress"],
-    ["report", "plots", "dynamics_plots"],
+    ["paper", "report", "plots", "reproduction", "dynamics_plots"],
     ["archive", "classifier", "export"],
     ["apps"],
 ]

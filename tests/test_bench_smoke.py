@@ -12,7 +12,6 @@ import pytest
 from shotfit.records import load_records
 
 SOURCE = Path(__file__).parent.parent / "src"
-# A killed grid may leave a draft of a record; it is hidden and nobody reads it.
 PATIENCE = 600
 
 
@@ -25,12 +24,16 @@ def test_a_killed_grid_is_resumed(checkpoint, tmp_path):
     command += ["--iters-per-shot", "4", "--backbones", str(checkpoint)]
     command += ["--results", str(results), "--json", "--ray"]
     environment = {**os.environ, "PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"}
-    with subprocess.Popen(
-        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    ) as killed:
+    errors = tmp_path / "errors.txt"
+    with (
+        errors.open("w") as stream,
+        subprocess.Popen(
+            command, env=environment, stdout=subprocess.DEVNULL, stderr=stream
+        ) as killed,
+    ):
         until = time.monotonic() + PATIENCE
         while len(list(results.glob("*.json"))) < 2 and time.monotonic() < until:
-            assert killed.poll() is None, "ended before it could be killed"
+            assert killed.poll() is None, errors.read_text()
             time.sleep(0.02)
         killed.kill()
     before = {path: path.stat().st_mtime_ns for path in results.glob("*.json")}

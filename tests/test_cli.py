@@ -211,3 +211,44 @@ def test_interrupt_is_130(shotfit, monkeypatch):
 
     monkeypatch.setattr(cli, "app", stop)
     assert shotfit("demo")[0] == 130
+
+
+def test_check_finds_what_would_stop_a_run(shotfit, photos):
+    code, out, _ = shotfit("check", photos)
+    assert code == 0
+    assert "4 classes; 24 train, 20 test images" in out
+    assert "No problems found" in out
+    (photos / "train" / "red" / "0.png").write_text("no image")
+    code, out, err = shotfit("check", photos, "--shots", 7)
+    assert code == 3
+    assert "0.png is not an image" in out
+    assert "class 'red' has 6 training images, fewer than 7 shots" in out
+    code, out, _ = shotfit("check", photos, "--json")
+    assert len(json.loads(out)["problems"]) == 1
+
+
+def test_datasets_says_what_is_missing(shotfit, tmp_path):
+    (tmp_path / "dtd").mkdir()
+    code, out, _ = shotfit("datasets", "--root", tmp_path)
+    assert code == 0
+    assert "incomplete" in out
+    assert out.count("absent") == 10
+    code, out, _ = shotfit("datasets", "textures", "--root", tmp_path)
+    assert "(missing)" in out
+    assert "Images:" in out
+    assert shotfit("datasets", "--json", "--root", tmp_path)[0] == 0
+    code, _, err = shotfit("datasets", "eurosatt", "--root", tmp_path)
+    assert code == 2
+    assert "Did you mean 'eurosat'" in err
+
+
+def test_splits_are_made_and_verified(shotfit, photos, tmp_path):
+    arguments = (photos, tmp_path / "lists", "--shots", 2, "--seeds", 1, "--seeds", 2)
+    code, out, _ = shotfit("splits", "make", *arguments)
+    assert code == 0
+    assert "4 lists" in out
+    code, out, _ = shotfit("splits", "verify", *arguments)
+    assert code == 0
+    assert out.count("ok ") >= 2
+    (tmp_path / "lists" / "shot_2-seed_1_train.jsonl").write_text("{")
+    assert shotfit("splits", "verify", *arguments)[0] == 3

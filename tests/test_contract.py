@@ -27,10 +27,10 @@ UNSEEN = ("yellow", "purple")
 EPS = 1e-5
 
 
-def build(name, task, *, seed=1):
+def build(name, task, *, seed=1, family="clip"):
     """A fresh method after setup, as a run would make it."""
     method = get_method(name)(
-        make_backbone(),
+        make_backbone(family=family),
         get_method(name).published_config(FACTS),
         generator=torch.Generator().manual_seed(seed),
     )
@@ -98,15 +98,15 @@ def test_embeddings_are_finite_unit_vectors(name, task):
     method.eval()
     for context in (torch.autocast("cpu", enabled=False), torch.autocast("cpu", torch.bfloat16)):
         with torch.no_grad(), context:
-            images = method.encode_images(pixels()).float()
+            images = method.encode_images(pixels())
             classes = method.encode_classes(names_for(method))
             scores = method(pixels(), classes)
         assert images.shape == (4, method.backbone.dim)
         assert classes.weight.shape == (len(classes.names), method.backbone.dim)
         assert scores.shape == (4, len(classes.names))
         assert scores.isfinite().all()
-        tolerance = 1e-4 if images.dtype == scores.dtype else 1e-2
-        for vectors in (images, classes.weight.float()):
+        tolerance = 1e-4 if images.dtype == torch.float32 else 1e-2
+        for vectors in (images.float(), classes.weight.float()):
             assert torch.allclose(vectors.norm(dim=-1), torch.ones(len(vectors)), atol=tolerance)
 
 
@@ -215,6 +215,35 @@ def test_restores_without_data(name, task):
         inside = key.removeprefix("backbone.")
         if key.startswith("backbone.") and inside in pristine:
             assert not torch.equal(value, pristine[inside]) or value.numel() < 3, f"{key} unchanged"
+
+
+@methods
+@pytest.mark.parametrize("family", ["siglip"])
+def test_other_families_or_a_clear_refusal(name, family, task):
+    if family not in get_method(name).families:
+        with pytest.raises(UsageError, match="family"):
+            build(name, task, family=family)
+        return
+    method, support = build(name, task, family=family)
+    if method.starts_at_zero_shot:
+        zero_shot = get_method("zero_shot")(make_backbone(family=family), template=method.template)
+        start, plain = (logits_of(m, NAMES) for m in (method, zero_shot))
+        assert torch.allclose(start, plain, rtol=1e-4, atol=EPS)
+    for phase, config in enumerate(short(name, 2)):
+        method.begin_phase(phase)
+        before = {key: value.clone() for key, value in method.state_dict().items()}
+        trainable = {key for key, p in method.named_parameters() if p.requires_grad}
+        for _ in train(method, support, config):
+            pass
+        after = method.state_dict()
+        changed = {key for key in before if not torch.equal(before[key], after[key])}
+        assert changed
+        assert changed <= trainable
+    other = get_method(name)(make_backbone(family=family), method.config)
+    other.restore(method.learned_state(), method.trained_names)
+    names = names_for(method)
+    assert logits_of(method, names).shape == (4, len(names))
+    assert torch.equal(logits_of(method, names), logits_of(other, names))
 
 
 @methods

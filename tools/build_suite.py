@@ -44,6 +44,28 @@ TEST_IMAGES = 2
 COLOURS = 64
 """Palette size of the PNGs: half the bytes of true colour, and no eye sees it at this size."""
 SEED = 2025
+TOPICS = (
+    "interface essential",
+    "content files",
+    "computers devices electronics",
+    "coding apps websites",
+    "design",
+    "email",
+    "entertainment events hobbies",
+    "food drink",
+    "health",
+    "internet network",
+    "map navigation",
+    "money payments",
+    "music",
+    "photography",
+    "shopping shipping",
+    "social rewards",
+    "technology",
+    "transportation",
+    "video movies",
+    "weather",
+)
 DIGITS = "zero one two three four five six seven eight nine".split()
 
 
@@ -94,8 +116,9 @@ def emoji_tasks(package: Path, cache: Path) -> dict[str, dict[str, list[Picture]
     styles, groups, known = Styles(cache, HELD_OUT_EMOJI), emoji_groups(package), fame(package)
     tasks: dict[str, dict[str, list[Picture]]] = {task: {} for task in GROUPS.values()}
     for text, found in styles.by_caption.items():
-        clock_face = text.endswith(("oclock", "thirty"))
-        if len(found) >= MIN_IMAGES and groups.get(text) and not clock_face:
+        # Dropping numbers merges the keycaps; 24 clock faces would be a task of their own.
+        unclear = text == "keycap" or text.endswith(("oclock", "thirty"))
+        if len(found) >= MIN_IMAGES and groups.get(text) and not unclear:
             tasks[groups[text]][text] = list(found.values())
     for task, classes in tasks.items():
         best = sorted(classes, key=lambda text: (-len(classes[text]), -known[text], text))
@@ -133,23 +156,26 @@ def flags(package: Path, cache: Path) -> dict[str, list[Picture]]:
     return {text: classes[text] for text in populous}
 
 
+def without_topic(text: str) -> str:
+    """streamline-pixel puts a topic before the name: ``interface essential key`` -> ``key``."""
+    for topic in TOPICS:
+        text = text.removeprefix(topic + " ")
+    return text
+
+
 def interface(cache: Path) -> dict[str, list[Picture]]:
     """Interface concepts, one image for each held-out icon style that draws them."""
-    prefixes = tuple(p for p in HELD_OUT_ICONS if p != "streamline-freehand")  # twin of its colour
-    styles = Styles(cache, prefixes)
+    # streamline-freehand is the one-colour twin of streamline-freehand-color.
+    styles = Styles(cache, tuple(p for p in HELD_OUT_ICONS if p != "streamline-freehand"))
+    for text, pictures in sorted(styles.by_caption.items(), key=lambda item: len(item[0])):
+        if "streamline-pixel" in pictures:
+            short = styles.by_caption[without_topic(text)]
+            short.setdefault("streamline-pixel", pictures["streamline-pixel"])
     classes = {}
     for concept, names in CONCEPTS.items():
         found: dict[str, Picture] = {}
         for name in names:
-            exact = styles.by_caption.get(name, {})
-            longer = {
-                style: picture
-                for text, pictures in sorted(styles.by_caption.items(), key=lambda i: len(i[0]))
-                if text.endswith(" " + name)
-                for style, picture in pictures.items()
-                if style in ("streamline-pixel", "streamline-freehand-color")
-            }
-            for style, picture in {**longer, **exact}.items():
+            for style, picture in styles.by_caption.get(name, {}).items():
                 found.setdefault(style, picture)
         if len(found) >= MIN_IMAGES:
             classes[concept] = list(found.values())

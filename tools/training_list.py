@@ -3,7 +3,7 @@
     python tools/training_list.py package work/icons work/pairs
 
 Writes the bitmaps and captions for ``pretrain.py``, and ``training_list.txt.gz`` and
-``training_list.safetensors`` beside this file: set and name of each training icon, and the hashes
+``training_list.safetensors.gz`` beside this file: set and name of each training icon, and the hashes
 by which ``tests/test_assets.py`` proves that none of them is in the suite.
 """
 
@@ -21,14 +21,14 @@ from pathlib import Path
 import numpy as np
 from captions import caption, emoji_caption
 from iconset import collections, read_set
-from safetensors.numpy import save_file
+from safetensors.numpy import save
 from splits import HELD_OUT
 
 TRAINING_EMOJI = ("twemoji", "fxemoji", "streamline-emojis")
 PER_SET = 4
 """Drawings of one caption taken from one set: some sets draw a home in eight sizes."""
 NEAR = 0.035
-"""Mean difference of two 8x8 grey thumbnails, of 1, under which they count as near-duplicates."""
+"""Root mean square difference of two 8x8 grey thumbnails, of 1, under which they count as near-duplicates."""
 
 
 def on_white(pixels: np.ndarray) -> np.ndarray:
@@ -52,15 +52,15 @@ def render_hashes(rgb: np.ndarray) -> np.ndarray:
     return np.frombuffer(b"".join(digests), np.uint8).reshape(-1, 6)
 
 
-def near_duplicates(queries: np.ndarray, references: np.ndarray) -> np.ndarray:
-    """Which thumbnails of ``queries`` lie within ``NEAR`` (root mean square) of a reference."""
+def near_duplicates(queries: np.ndarray, references: np.ndarray, near: float = NEAR) -> np.ndarray:
+    """Which thumbnails of ``queries`` lie within ``near`` (root mean square) of a reference."""
     a, b = queries.astype(np.float32) / 15, references.astype(np.float32) / 15
     norms = (b**2).sum(1)
     found = np.zeros(len(a), bool)
     for start in range(0, len(a), 4096):
         part = a[start : start + 4096]
         squared = (part**2).sum(1)[:, None] + norms - 2 * part @ b.T
-        found[start : start + 4096] = squared.min(1) / 64 < NEAR**2
+        found[start : start + 4096] = squared.min(1) / 64 < near**2
     return found
 
 
@@ -150,17 +150,22 @@ def gather(package: Path, cache: Path) -> dict[str, list]:
 
 def write_list(kept: dict[str, list], folder: Path) -> None:
     """The committed record: names as text, hashes and thumbnails (two levels a byte) as tensors."""
-    buffer = io.BytesIO()
-    with gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0) as stream:
-        stream.write("\n".join(kept["icon"]).encode())
-    (folder / "training_list.txt.gz").write_bytes(buffer.getvalue())
+    write_gzip(folder / "training_list.txt.gz", "\n".join(kept["icon"]).encode())
     small = np.stack(kept["thumbnail"])
     tensors = {
         "drawing": np.frombuffer(b"".join(kept["drawing"]), np.uint8).reshape(-1, 6),
         "render": np.frombuffer(b"".join(kept["render"]), np.uint8).reshape(-1, 6),
         "thumbnail": small[:, ::2] * 16 + small[:, 1::2],
     }
-    save_file(tensors, folder / "training_list.safetensors")
+    write_gzip(folder / "training_list.safetensors.gz", save(tensors))
+
+
+def write_gzip(path: Path, content: bytes) -> None:
+    """Gzip without date or name, so that the same content gives the same file."""
+    buffer = io.BytesIO()
+    with gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0) as stream:
+        stream.write(content)
+    path.write_bytes(buffer.getvalue())
 
 
 def write_pairs(kept: dict[str, list], work: Path) -> None:

@@ -105,10 +105,14 @@ def _connected(options: RayOptions) -> Iterator[Any]:
             raise DataError(
                 f"Cannot join the Ray cluster at {options.address!r}: {error}"
             ) from error
+    # A lost node's last log lines would be printed on standard output, among our own; Ray has no
+    # option for that, and where this switch is gone nothing else changes.
+    ray._private.worker._worker_logs_enabled = False
     try:
         _check_capacity(ray, options)
         yield ray
     finally:
+        ray._private.worker._worker_logs_enabled = True
         ray.shutdown()
 
 

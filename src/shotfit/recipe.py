@@ -128,7 +128,7 @@ def plan(recipe: Recipe, facts: TaskFacts) -> tuple[Plan, ...]:
     method = get_method(first.method)
     config = override(method.published_config(facts), first.options)
     total = recipe.iters_per_shot * facts.shots
-    trainings = method.published_training(facts)
+    trainings = method.training_for(facts, config)
     if first.method == "linear":
         raise UsageError("The linear classifier is a second stage; put a method before it.")
     if len(recipe.stages) == 1:

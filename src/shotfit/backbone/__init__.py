@@ -1,14 +1,16 @@
 """Backbone: one pretrained dual encoder as two towers, frozen, whatever family it is of.
 
-A family is one module of this folder, named as transformers names the model type, with a function
-`towers(model)`. Methods see only what is here and in `tower.py`.
+A family is one module of this folder, named as transformers names the model type, with functions
+`towers(model, tokenizer)` and `tokenize(tokenizer, texts)`. Methods see only what is here and in
+`tower.py`.
 """
 
 import importlib
 import importlib.util
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +50,9 @@ class Backbone(nn.Module):
         self.family = family
         self.vision, self.text = towers
         self.tokenizer = tokenizer
-        self.logit_scale = nn.Parameter(logit_scale.detach().clone())
-        bias = torch.zeros(()) if logit_bias is None else logit_bias.detach().clone()
+        # SigLIP stores one-element vectors; a scalar broadcasts over scores of any shape.
+        self.logit_scale = nn.Parameter(logit_scale.detach().clone().reshape(()))
+        bias = torch.zeros(()) if logit_bias is None else logit_bias.detach().clone().reshape(())
         self.logit_bias = nn.Parameter(bias)
         self.image_spec = image_spec
         self.name = name
@@ -68,8 +71,8 @@ class Backbone(nn.Module):
         return self.logit_scale.device
 
     def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
-        """Token ids of each text, start and end tokens included, without padding."""
-        return self.tokenizer(list(texts))["input_ids"]
+        """Token ids of each text, the family's start and end included, without padding."""
+        return _family(self.family).tokenize(self.tokenizer, texts)
 
     def encode_image(
         self, pixels: Tensor, context: Tensor | None = None, deep: Sequence[Tensor] = ()
@@ -90,7 +93,8 @@ class Backbone(nn.Module):
         """
         unique = tuple(dict.fromkeys(texts))
         if not unique:
-            return torch.zeros(0, self.dim, device=self.device)
+            groups = () if context is None else context.shape[:-2]
+            return torch.zeros(*groups, 0, self.dim, device=self.device)
         prepared = self._prepared.get(unique)
         if prepared is None or prepared.ids.device != self.device:
             prepared = self.text.prepare(self.tokenize(unique)).to(self.device)
@@ -117,17 +121,26 @@ class Backbone(nn.Module):
             DataError: when the model cannot be found or read; the message says what to do.
         """
         folder = _find(name, revision)
+        from safetensors import SafetensorError
         from transformers import AutoConfig, AutoModel, AutoTokenizer
 
+        _check_weights(name, folder)
         try:
-            config = AutoConfig.from_pretrained(folder)
-            family = _family(config.model_type)
-            model = AutoModel.from_pretrained(
-                folder, dtype=torch.float32, use_safetensors=True, attn_implementation="sdpa"
-            )
-            tokenizer = AutoTokenizer.from_pretrained(folder)
-        except (OSError, KeyError) as error:
+            with _quiet():
+                config = AutoConfig.from_pretrained(folder)
+                family = _family(config.model_type)
+                model = AutoModel.from_pretrained(
+                    folder, dtype=torch.float32, use_safetensors=True, attn_implementation="sdpa"
+                )
+                tokenizer = AutoTokenizer.from_pretrained(folder)
+        except UsageError:
+            raise
+        # ValueError covers broken JSON; transformers raises KeyError and ImportError for models
+        # and tokenizers it does not know or lacks a package for.
+        except (OSError, KeyError, ImportError, ValueError, RuntimeError, SafetensorError) as error:
             raise DataError(f"Cannot load the model {name!r} from {folder}: {error}") from error
+        if not (folder / "tokenizer_config.json").is_file() or len(tokenizer) < 10:
+            raise DataError(f"The model folder {folder} has no usable tokenizer files.")
         return cls.from_model(
             model, tokenizer, _image_spec(folder), name=name, revision=revision or "", family=family
         )
@@ -147,7 +160,7 @@ class Backbone(nn.Module):
         model_type = model.config.model_type
         return cls(
             model_type,
-            (family or _family(model_type)).towers(model.eval()),
+            (family or _family(model_type)).towers(model.eval(), tokenizer),
             tokenizer,
             logit_scale=model.logit_scale,
             logit_bias=getattr(model, "logit_bias", None),
@@ -157,12 +170,41 @@ class Backbone(nn.Module):
         )
 
 
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without transformers' progress bars and notes: what is wrong is raised, not printed."""
+    from transformers.utils import logging
+
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()
+
+
+def _check_weights(name: str, folder: Path) -> None:
+    if any(folder.glob("*.safetensors")):
+        return
+    pickled = sorted([*folder.glob("*.bin"), *folder.glob("*.pt")])
+    if pickled:
+        raise DataError(
+            f"The model {name!r} has only pickled weights ({pickled[0].name}), which can run code "
+            "when read; safetensors are needed. `shotfit convert` turns OpenAI and open_clip "
+            "weights into a folder with them."
+        )
+    raise DataError(f"The model folder {folder} holds no safetensors weights.")
+
+
 def _family(model_type: str) -> Any:
     module = f"{__name__}.{model_type}"
     if importlib.util.find_spec(module) is None or model_type in ("tower", "prompts"):
         raise UsageError(
             f"Models of type {model_type!r} are not supported; "
-            "a CLIP or SigLIP dual encoder is needed."
+            "a CLIP or fixed-resolution SigLIP dual encoder is needed."
         )
     return importlib.import_module(module)
 
@@ -209,12 +251,17 @@ def _find(name: str, revision: str | None) -> Path:
 
 def _hub_reachable() -> bool:
     """Whether the hub answers within a second; its client would retry for most of a minute."""
-    import httpx
+    # The standard library, since the client's own HTTP package differs between its versions.
+    from urllib.error import HTTPError
+    from urllib.request import Request, urlopen
+
     from huggingface_hub import constants
 
     try:
-        httpx.head(constants.ENDPOINT, timeout=1.0)
-    except httpx.HTTPError:
+        urlopen(Request(constants.ENDPOINT, method="HEAD"), timeout=1.0).close()
+    except HTTPError:
+        return True  # an answer, if not a welcome
+    except OSError:
         return False
     return True
 

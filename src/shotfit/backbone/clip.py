@@ -1,6 +1,7 @@
 """CLIP: class-token image tower, causal text tower read at the end-of-text token."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -131,7 +132,12 @@ def _per_image(prompt: Tensor, tokens: Tensor) -> Tensor:
     return prompt.to(tokens.dtype).expand(len(tokens), -1, -1)
 
 
-def towers(model: nn.Module) -> tuple[ImageTower, TextTower]:
+def tokenize(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
+    """Token ids of each text, start and end included."""
+    return tokenizer(list(texts))["input_ids"]
+
+
+def towers(model: nn.Module, tokenizer: Any) -> tuple[ImageTower, TextTower]:
     """The two towers of a transformers `CLIPModel`."""
     return (
         ImageTower(model.vision_model, model.visual_projection),

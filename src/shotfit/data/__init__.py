@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from shotfit.data import sources
+from shotfit.data.benchmarks import benchmarks, find_benchmark
 from shotfit.data.dataset import Dataset
 from shotfit.errors import DataError, UsageError, unknown_name
 
@@ -33,11 +34,16 @@ def locate(data: str) -> tuple[str, dict[str, Any]]:
     embedded = importlib.import_module(f"{sources.__name__}.demo").list_tasks()
     if data in embedded:
         return "demo", {"name": data}
-    near = difflib.get_close_matches(data, embedded, n=1)
-    hint = f" Did you mean the embedded task {near[0]!r}?" if near else ""
+    try:
+        return "coop", {"name": find_benchmark(data).key}
+    except UsageError:
+        pass
+    known = [*embedded, *benchmarks()]
+    near = difflib.get_close_matches(data, known, n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
     raise DataError(
-        f"{data!r} is no folder, no manifest (.csv, .jsonl) and no embedded task.{hint} "
-        f"Embedded tasks: {', '.join(embedded)}."
+        f"{data!r} is no folder, no manifest (.csv, .jsonl), no embedded task and no benchmark."
+        f"{hint} Known: {', '.join(known)}."
     )
 
 

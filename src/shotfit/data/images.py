@@ -59,8 +59,8 @@ class ImageSpec:
 def open_image(source: ImageSource, name: str | None = None) -> Image.Image:
     """An upright RGB image from a file, bytes, a PIL image or a uint8 array (height, width[, 3]).
 
-    EXIF orientation is applied. Transparency is dropped, as transformers' image processors do, so
-    that the pixels under it show.
+    EXIF orientation is applied. Transparency is laid over white, as transformers' image processors
+    do.
 
     Raises:
         DataError: naming the file, when it is missing, unreadable, truncated, or too large.
@@ -68,7 +68,7 @@ def open_image(source: ImageSource, name: str | None = None) -> Image.Image:
     """
     name = name or (str(source) if isinstance(source, str | Path) else "the given image")
     if isinstance(source, np.ndarray):
-        return _from_array(source).convert("RGB")
+        return _to_rgb(_from_array(source))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
@@ -165,6 +165,10 @@ def augment(image: Image.Image, crop: Crop, spec: ImageSpec) -> np.ndarray:
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:
+    if "A" in image.getbands() or image.info.get("transparency") is not None:
+        image = image.convert("RGBA")
+        white = Image.new("RGBA", image.size, (255, 255, 255, 255))
+        return Image.alpha_composite(white, image).convert("RGB")
     if image.mode == "RGB":
         return image
     if image.mode.startswith("I;16"):

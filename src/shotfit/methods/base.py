@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from shotfit.backbone import Backbone
 from shotfit.data.dataset import TEMPLATE, Setting
 from shotfit.data.loading import Batch, SupportSet
+from shotfit.data.prompts import benchmark_key
 from shotfit.errors import UsageError
 
 
@@ -91,6 +92,13 @@ def dassl(**changes) -> TrainConfig:
         "warmup_epochs": 1,
     }
     return TrainConfig(**{**facts, **changes})
+
+
+def coop_epochs(facts: TaskFacts) -> int:
+    """CoOp's epochs by shots, which ProGrad and PLOT++ follow: 50, 100 or 200; ImageNet 50."""
+    if benchmark_key(facts.dataset) == "imagenet" or facts.shots < 2:
+        return 50
+    return 100 if facts.shots <= 4 else 200
 
 
 @dataclass(frozen=True)
@@ -177,6 +185,11 @@ class Method(nn.Module):
         """The published training for a task, one entry per phase; empty when nothing trains."""
         return ()
 
+    @classmethod
+    def training_for(cls, facts: TaskFacts, config) -> tuple[TrainConfig, ...]:
+        """The published training with these options, for a method whose options change it."""
+        return cls.published_training(facts)
+
     def begin_phase(self, phase: int) -> None:
         """Called before each of the phases of `published_training`; sets what trains in it."""
 
@@ -192,7 +205,11 @@ class Method(nn.Module):
 
     def score(self, image_embeds: Tensor, class_embeds: Tensor) -> Tensor:
         """Scaled cosine of unit-norm embeddings: (batch, dim), (classes, dim) to logits."""
-        logits = self.backbone.logit_scale.exp() * image_embeds @ class_embeds.T
+        return self.scaled(image_embeds @ class_embeds.T)
+
+    def scaled(self, cosines: Tensor) -> Tensor:
+        """Logits of cosine similarities, for methods that take these in their own way."""
+        logits = self.backbone.logit_scale.exp() * cosines
         # SigLIP adds a bias; it moves no argmax, but its sigmoid probabilities need it.
         return logits + self.backbone.logit_bias if self.backbone.family != "clip" else logits
 

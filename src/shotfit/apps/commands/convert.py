@@ -1,0 +1,29 @@
+"""shotfit convert"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def convert(
+    source: Annotated[Path, typer.Argument(help="OpenAI .pt, state dict, or open_clip folder.")],
+    destination: Annotated[Path, typer.Argument(help="The folder to write; must be new.")],
+    tokenizer: Annotated[
+        Path | None, typer.Option(help="Folder with CLIP's tokenizer files, to be copied.")
+    ] = None,
+    quick_gelu: Annotated[
+        bool | None,
+        typer.Option("--quick-gelu/--gelu", help="The activation, where the file does not say."),
+    ] = None,
+) -> None:
+    """Convert OpenAI or open_clip weights to a folder that ShotFit loads.
+
+    Only tensors are read from SOURCE; still, convert only files that you trust.
+    """
+    from shotfit import convert
+
+    convert.convert(source, destination, tokenizer=tokenizer, quick_gelu=quick_gelu)
+    print(destination)
+    if tokenizer is None:
+        typer.echo("shotfit: no --tokenizer given: add CLIP's tokenizer files to use it.", err=True)

@@ -1,0 +1,60 @@
+"""shotfit splits make | verify"""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from shotfit.apps import options
+from shotfit.errors import DataError
+
+app = typer.Typer(help="Few-shot lists as files: make them, or verify them.", no_args_is_help=True)
+
+Data = Annotated[str, typer.Argument(help="A benchmark dataset, folder, manifest or task.")]
+Folder = Annotated[Path, typer.Argument(help="Folder of the lists.")]
+Shots = Annotated[list[int], typer.Option(help="Images per class; repeatable.")]
+Seeds = Annotated[list[int], typer.Option(help="Seeds; repeatable.")]
+
+
+@app.command()
+def make(
+    data: Data,
+    folder: Folder,
+    shots: Shots = [1, 2, 4, 8, 16],  # noqa: B006 - Typer copies defaults
+    seeds: Seeds = [1, 2, 3],  # noqa: B006
+    overwrite: Annotated[bool, typer.Option(help="Replace lists with other content.")] = False,
+    root: options.Root = None,
+) -> None:
+    """Draw few-shot lists by the published rule and write them."""
+    from shotfit.classifier import as_dataset
+    from shotfit.data import splits
+
+    dataset = as_dataset(data, root)
+    written = splits.make(dataset, folder, shots=shots, seeds=seeds, overwrite=overwrite)
+    print(f"{len(written)} lists in {folder}")
+
+
+@app.command()
+def verify(
+    data: Data,
+    folder: Folder,
+    shots: Shots = [1, 2, 4, 8, 16],  # noqa: B006
+    seeds: Seeds = [1, 2, 3],  # noqa: B006
+    root: options.Root = None,
+    as_json: options.Json = False,
+) -> None:
+    """Compare lists with their own hashes and with what the published rule draws."""
+    from shotfit.classifier import as_dataset
+    from shotfit.data import splits
+
+    found = splits.verify(as_dataset(data, root), folder, shots=shots, seeds=seeds)
+    if as_json:
+        rows = [{"path": str(c.path), "status": c.status, "detail": c.detail} for c in found]
+        print(json.dumps(rows, indent=2))
+    else:
+        for one in found:
+            print(f"{one.status:<9}{one.path}{f'  ({one.detail})' if one.detail else ''}")
+    bad = [one for one in found if one.status in ("missing", "damaged")]
+    if bad:
+        raise DataError(f"{len(bad)} of {len(found)} lists are missing or damaged.")

@@ -1,0 +1,112 @@
+"""LoRA: a trained low-rank product beside a frozen linear layer, with seeded dropout.
+
+Hu et al., LoRA: Low-Rank Adaptation of Large Language Models, ICLR 2022, section 4.1; the scaling
+alpha / sqrt(r) is that of Kalajdzievski, A Rank Stabilization Scaling Factor, 2023.
+"""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from shotfit.errors import UsageError
+
+PROJECTIONS = ("q_proj", "k_proj", "v_proj", "out_proj", "fc1", "fc2")
+"""The linear layers of a block, as transformers names them."""
+
+
+class SeededDropout:
+    """Dropout whose masks follow from one generator, whatever the device.
+
+    `renew` draws a seed, once per pass through the tower that it serves; a layer's mask follows
+    from it and the layer's number. A pass that is recomputed for its gradient therefore meets the
+    same masks.
+    """
+
+    def __init__(self, p: float, generator: torch.Generator) -> None:
+        self.p = p
+        self.generator = generator
+        self._seed = 0
+        self._on_device: dict[torch.device, torch.Generator] = {}
+
+    def renew(self) -> None:
+        """Draws the seed of the masks to come; nothing is drawn when p is 0."""
+        if self.p > 0:
+            self._seed = int(torch.randint(2**31, (), generator=self.generator))
+
+    def __call__(self, x: Tensor, layer: int) -> Tensor:
+        """`x` with a share p of its entries zeroed and the others divided by 1 - p."""
+        if self.p == 0:
+            return x
+        generator = self._on_device.get(x.device)
+        if generator is None:
+            generator = self._on_device[x.device] = torch.Generator(x.device)
+        generator.manual_seed(self._seed + layer)
+        keep = torch.empty_like(x).bernoulli_(1 - self.p, generator=generator)
+        return x * keep.mul_(1 / (1 - self.p))
+
+
+class LoRALinear(nn.Linear):
+    """y = W x + b + scaling B A dropout(x), with W and b the frozen layer's own.
+
+    A (r, in) starts Kaiming-uniform with a = sqrt(5), B (out, r) at zero.
+    """
+
+    def __init__(
+        self, base: nn.Linear, rank: int, scaling: float, dropout: SeededDropout, layer: int
+    ) -> None:
+        nn.Module.__init__(self)
+        self.in_features, self.out_features = base.in_features, base.out_features
+        self.weight, self.bias = base.weight, base.bias
+        self.scaling = scaling
+        self.layer = layer
+        self._dropout = dropout
+        # Drawn on the CPU, so that a seed gives the same start on every device.
+        bound = 1 / math.sqrt(base.in_features)
+        start = torch.empty(rank, base.in_features)
+        start.uniform_(-bound, bound, generator=dropout.generator)
+        self.lora_a = nn.Parameter(start.to(base.weight.device))
+        self.lora_b = nn.Parameter(base.weight.new_zeros(base.out_features, rank))
+
+    def forward(self, input: Tensor) -> Tensor:
+        """(..., in) to (..., out)."""
+        inside = self._dropout(input, self.layer) if self.training else input
+        low = F.linear(F.linear(inside, self.lora_a), self.lora_b)
+        return F.linear(input, self.weight, self.bias) + self.scaling * low
+
+
+def add_lora(
+    tower: nn.ModuleList,
+    *,
+    target_modules: Sequence[str],
+    blocks: Sequence[int] | None,
+    rank: int,
+    alpha: float,
+    scaling: str,
+    dropout: SeededDropout,
+) -> None:
+    """Puts LoRA beside the named layers of a tower's blocks, in place.
+
+    `blocks` is the first and the last block that get it, counted from 1; None means all. The
+    product is scaled by alpha / sqrt(r) with `scaling` "rslora", by alpha / r with "standard".
+
+    Raises:
+        UsageError: for a layer or a range of blocks that is not there.
+    """
+    unknown = [name for name in target_modules if name not in PROJECTIONS]
+    if unknown or not target_modules:
+        raise UsageError(f"target_modules must be some of {', '.join(PROJECTIONS)}.")
+    if rank < 1 or not 0 <= dropout.p < 1:
+        raise UsageError(f"LoRA needs rank >= 1 and 0 <= dropout < 1, got {rank}, {dropout.p}.")
+    first, last = blocks if blocks is not None and len(blocks) == 2 else (1, len(tower))
+    if (blocks is not None and len(blocks) != 2) or not 1 <= first <= last <= len(tower):
+        raise UsageError(f"blocks must be two numbers 1 <= first <= last <= {len(tower)}.")
+    factor = alpha / math.sqrt(rank) if scaling == "rslora" else alpha / rank
+    layer = 0
+    for block in tower[first - 1 : last]:
+        for name in target_modules:
+            base = getattr(block, name)
+            setattr(block, name, LoRALinear(base, rank, factor, dropout, layer))
+            layer += 1

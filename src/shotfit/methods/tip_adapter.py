@@ -1,0 +1,173 @@
+"""Tip-Adapter: a cache of the training images' features, training-free or with trained keys.
+
+Paper: Zhang et al., Tip-Adapter: Training-free Adaption of CLIP for Few-shot Classification, ECCV
+2022, https://arxiv.org/abs/2207.09519.
+
+Equation: logits = s f W + alpha exp(-beta (1 - f F)) L, with F the unit-norm cache keys, L their
+labels one-hot, W the class embeddings (eq. 5). With `finetune` (Tip-Adapter-F) F trains.
+
+Deviations: the official code takes the best epoch and, on ImageNet, alpha and beta from the test
+images; here the last epoch is taken, and alpha and beta are searched on validation shots. Where
+there are none, on the shots, each without its own cache entry; with one shot a class that leaves
+nothing to compare with, and the initial values stay. The scale is the checkpoint's, not 100.
+Templates as in TaskRes, whose mean is of unit-norm embeddings here.
+
+Novel categories: cannot be scored: no image of theirs is in the cache.
+
+When to prefer it: an answer in seconds and without training, all classes known.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from shotfit.data.loading import SupportSet
+from shotfit.layers.templates import IMAGENET_TEMPLATES, mean_embeddings
+from shotfit.methods.base import ClassEmbeddings, Method, TaskFacts, TrainConfig
+
+# Initial alpha, then the bounds of the search for beta and alpha (the official configs).
+_PUBLISHED = {
+    "imagenet": (1.17, 7, 3),
+    "caltech101": (3, 12, 5),
+    "dtd": (2, 13, 13),
+    "eurosat": (2, 12, 10),
+    "fgvc_aircraft": (5, 30, 30),
+    "food101": (1.17, 10, 10),
+    "oxford_flowers": (10, 50, 50),
+    "oxford_pets": (1.17, 7, 3),
+    "stanford_cars": (3, 20, 10),
+    "sun397": (1.17, 12, 10),
+    "ucf101": (3, 7, 3),
+}
+
+
+@dataclass(frozen=True)
+class TipAdapterConfig:
+    """Options of Tip-Adapter."""
+
+    finetune: bool = False
+    """Train the cache keys: Tip-Adapter-F."""
+    alpha: float = 1.17
+    """Weight of the cache before the search; differs by dataset."""
+    beta: float = 1.0
+    """Sharpness of the cache before the search."""
+    search: bool = True
+    """Search alpha and beta when training is over."""
+    beta_max: float = 7.0
+    """Bound of the search for beta: 200 values from 0.1 up to it, itself left out."""
+    alpha_max: float = 3.0
+    """Bound of the search for alpha: 20 values likewise."""
+    passes: int = 10
+    """Augmented views of each image that a cache key is the mean of."""
+    templates: tuple[str, ...] = ()
+    """Prompt templates to average; none means the task's own."""
+
+
+class TipAdapter(Method):
+    """Tip-Adapter and Tip-Adapter-F (see the module's docstring)."""
+
+    Config = TipAdapterConfig
+    starts_at_zero_shot = False
+    open_vocabulary = False
+    first_stage = False
+    crop_scale = (0.5, 1.0)
+
+    def __init__(self, *args, **options) -> None:
+        super().__init__(*args, **options)
+        device = self.backbone.device
+        self.alpha = nn.Buffer(torch.tensor(float(self.config.alpha), device=device))
+        self.beta = nn.Buffer(torch.tensor(float(self.config.beta), device=device))
+
+    @torch.no_grad()
+    def setup(self, support: SupportSet) -> None:
+        """Fills the cache: mean features of augmented views, and labels."""
+        device = self.backbone.device
+        self.trained_names = tuple(support.classnames)
+        views = [
+            torch.cat(
+                [
+                    self.backbone.encode_image(pixels.to(device))
+                    for pixels, _ in support.augmented_once(crop_scale=self.crop_scale)
+                ]
+            )
+            for _ in range(self.config.passes)
+        ]
+        keys = F.normalize(torch.stack(views).mean(dim=0), dim=-1)
+        self.cache_keys = nn.Parameter(keys) if self.config.finetune else nn.Buffer(keys)
+        self.cache_labels = nn.Buffer(support.labels.to(device))
+        templates = self.config.templates or (self.template,)
+        names = [name.replace("_", " ") for name in self.trained_names]
+        embeds = mean_embeddings(self.backbone.encode_text, names, templates, unit=True)
+        self.class_weight = nn.Buffer(F.normalize(embeds, dim=-1))
+
+    def encode_classes(self, names: Sequence[str]) -> ClassEmbeddings:
+        """Class embeddings of trained classes.
+
+        Raises:
+            UsageError: for a class that is not in the cache.
+        """
+        return self.class_embeddings(names, self.class_weight[self.seen_rows(names)])
+
+    def forward(self, pixels: Tensor, classes: ClassEmbeddings) -> Tensor:
+        """Logits (batch, classes): the text's and the cache's."""
+        embeds = self.encode_images(pixels)
+        cache = self._cache_logits(embeds @ self.cache_keys.T, self.beta)
+        return self.score(embeds, classes.weight) + self.alpha * cache[:, list(classes.rows)]
+
+    @torch.no_grad()
+    def finish(self, support: SupportSet, validation: SupportSet | None) -> None:
+        """Searches beta and alpha on validation shots, or on the shots themselves."""
+        leave_out = validation is None or len(validation) == 0
+        if not self.config.search:
+            return
+        if leave_out and int(support.labels.bincount().min()) < 2:
+            return
+        images = support if leave_out else validation
+        assert images is not None
+        device = self.backbone.device
+        embeds = torch.cat([self.encode_images(pixels.to(device)) for pixels, _ in images.plain()])
+        affinity = embeds @ self.cache_keys.T
+        if leave_out:
+            affinity.fill_diagonal_(-torch.inf)
+        text = self.score(embeds, self.class_weight)
+        labels, best = images.labels.to(device), -1.0
+        for beta in _grid(self.config.beta_max, 200):
+            cache = self._cache_logits(affinity, beta)
+            for alpha in _grid(self.config.alpha_max, 20):
+                right = float(((text + alpha * cache).argmax(dim=-1) == labels).float().mean())
+                if right > best:
+                    best = right
+                    self.alpha.fill_(alpha)
+                    self.beta.fill_(beta)
+
+    def _cache_logits(self, affinity: Tensor, beta: Tensor | float) -> Tensor:
+        """exp(-beta (1 - affinity)) summed by class: (batch, images) to (batch, classes)."""
+        weights = torch.exp(-beta * (1 - affinity))
+        empty = weights.new_zeros(len(weights), len(self.trained_names))
+        return empty.index_add(1, self.cache_labels, weights)
+
+    @classmethod
+    def published_config(cls, facts: TaskFacts) -> TipAdapterConfig:
+        """Initial alpha and search bounds by dataset, ImageNet's for other data."""
+        alpha, beta_max, alpha_max = _PUBLISHED.get(facts.dataset, _PUBLISHED["imagenet"])
+        return TipAdapterConfig(
+            alpha=alpha,
+            beta_max=beta_max,
+            alpha_max=alpha_max,
+            templates=IMAGENET_TEMPLATES if facts.dataset == "imagenet" else (),
+        )
+
+    @classmethod
+    def training_for(cls, facts: TaskFacts, config: TipAdapterConfig) -> tuple[TrainConfig, ...]:
+        """Nothing; with `finetune` AdamW at 1e-3, batches of 256, 20 epochs (EuroSAT 100)."""
+        if not config.finetune:
+            return ()
+        epochs = 100 if facts.dataset == "eurosat" else 20
+        return (TrainConfig(lr=1e-3, eps=1e-4, batch_size=256, epochs=epochs, lr_min=0.0),)
+
+
+def _grid(bound: float, steps: int) -> list[float]:
+    return [0.1 + step * (bound - 0.1) / steps for step in range(steps)]

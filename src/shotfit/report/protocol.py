@@ -1,0 +1,243 @@
+"""What a record was run under, so that numbers of different protocols never meet unnoticed.
+
+A run's facts are split in two: what a whole table shares (setting, shots, backbone, source, ...)
+and what may set one row apart from another of the same method (budget, M, template, any option
+that is not the published one). A row is named after its method and whatever sets it apart:
+`2sfs_layernorm[M=100]`.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from shotfit.errors import DataError, UsageError, unknown_name
+from shotfit.records import Record
+
+BACKBONES = {
+    "openai/clip-vit-base-patch16": "ViT-B/16",
+    "openai/clip-vit-base-patch32": "ViT-B/32",
+    "openai/clip-vit-large-patch14": "ViT-L/14",
+}
+"""Hub ids and the paper's names of the same checkpoints."""
+
+TABLE_FACTS = ("setting", "shots", "backbone", "revision", "source")
+"""What every number of a table shares; other options of the dataset source come on top."""
+
+GENERIC_TEMPLATES = ("generic", "a photo of a {}.")
+DEFAULT_ITERS_PER_SHOT = 300
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished record as tables need it."""
+
+    id: str
+    method: str
+    """The paper's name: `coop`, `2sfs_lora` (LoRA as a first stage), `tip_adapter_f`."""
+    dataset: str
+    seed: int
+    table: tuple[tuple[str, Any], ...]
+    """Facts that a whole table shares."""
+    variant: tuple[tuple[str, Any], ...]
+    """What differs from the method's published protocol."""
+    metrics: Mapping[str, float]
+    iters_per_shot: int | None
+    """M, None where the budget does not depend on it."""
+    trained: bool
+    """Whether it took any training step: a budget means nothing to the others."""
+    parameters: int
+    """Trained values, over all stages."""
+    seconds: float
+    split_hash: str
+
+    @property
+    def row(self) -> str:
+        """The name of its row: the method, and what sets it apart."""
+        return row_name(self.method, dict(self.variant))
+
+    def fact(self, name: str) -> Any:
+        """A fact by name, None when there is none."""
+        return {**dict(self.table), **dict(self.variant)}.get(name)
+
+
+def row_name(method: str, variant: Mapping[str, Any]) -> str:
+    """`method[key=value, ...]`, the method alone when it is as published."""
+    inside = ", ".join(f"{key}={value}" for key, value in variant.items())
+    return f"{method}[{inside}]" if inside else method
+
+
+def run_of(record: Record) -> Run:
+    """The run that a finished record describes.
+
+    Raises:
+        DataError: when the record's experiment lacks a part.
+    """
+    try:
+        experiment, recipe = record.experiment, record.experiment["recipe"]
+        data = dict(experiment["data"])
+        data.pop("name", None)
+        template = data.pop("template", None)
+        trained = record.cost.get("iterations", 1) > 0
+        return Run(
+            id=record.id,
+            method=method_name(recipe),
+            dataset=record.dataset,
+            seed=int(experiment["seed"]),
+            table=(*_table_facts(experiment), *sorted((k, str(v)) for k, v in data.items())),
+            variant=tuple(_variant(recipe, template, trained).items()),
+            metrics=record.metrics,
+            iters_per_shot=_iters_per_shot(recipe) if trained else None,
+            trained=trained,
+            parameters=sum(record.trainable_parameters),
+            seconds=record.cost.get("seconds", math.nan),
+            split_hash=record.split_hash,
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(
+            f"The experiment of record {record.id} is incomplete: {type(error).__name__} {error}"
+        ) from error
+
+
+def runs_of(records: Iterable[Record]) -> tuple[Run, ...]:
+    """The finished runs among records.
+
+    Raises:
+        DataError: for a record whose experiment is incomplete.
+    """
+    return tuple(run_of(record) for record in records if record.status == "done")
+
+
+def method_name(recipe: Mapping[str, Any]) -> str:
+    """The paper's name for what a recipe trains."""
+    stages = recipe["stages"]
+    first = stages[0]["method"].replace("-", "_")
+    if first == "tip_adapter" and stages[0].get("options", {}).get("finetune", True):
+        first = "tip_adapter_f"
+    return first if len(stages) == 1 else f"2sfs_{first}"
+
+
+def require_one_protocol(runs: Sequence[Run]) -> None:
+    """Refuses to treat runs of different protocols as repetitions of one.
+
+    Raises:
+        UsageError: naming every fact that differs, with its values.
+        DataError: when runs of one dataset and seed saw different images.
+    """
+    _require_equal(
+        [dict((*run.table, *run.variant)) for run in runs],
+        "These records follow different protocols",
+    )
+    require_same_images(runs)
+
+
+def require_one_table(runs: Sequence[Run]) -> None:
+    """Refuses to put runs side by side that differ in more than method, variant and seed.
+
+    Raises:
+        UsageError: naming every fact that differs, with its values.
+        DataError: when runs of one dataset and seed saw different images.
+    """
+    _require_equal([dict(run.table) for run in runs], "These records cannot share a table")
+    require_same_images(runs)
+
+
+def require_same_images(runs: Sequence[Run]) -> None:
+    """Refuses to compare runs that saw other images of one dataset and seed.
+
+    Raises:
+        DataError: naming the first two records that disagree.
+    """
+    seen: dict[tuple[str, int], Run] = {}
+    for run in runs:
+        other = seen.setdefault((run.dataset, run.seed), run)
+        if other.split_hash != run.split_hash:
+            raise DataError(
+                f"Records {other.id} ({other.row}) and {run.id} ({run.row}) of {run.dataset}, seed "
+                f"{run.seed}, were run on different images: they cannot share a table. Remove the "
+                "one whose split is outdated and run it again."
+            )
+
+
+def _require_equal(facts: Sequence[Mapping[str, Any]], problem: str) -> None:
+    told = []
+    for name in sorted({key for values in facts for key in values}):
+        found = sorted({str(values.get(name, "default")) for values in facts})
+        if len(found) > 1:
+            told.append(f"{name} is {' and '.join(found)}")
+    if told:
+        raise UsageError(f"{problem}: {'; '.join(told)}. Keep one with --where.")
+
+
+def select(runs: Iterable[Run], where: Mapping[str, str]) -> tuple[Run, ...]:
+    """The runs whose facts are as `where` says; a fact that is as published is "default".
+
+    Raises:
+        UsageError: for a fact that no run has.
+    """
+    runs = tuple(runs)
+    known = {"method", "dataset", "seed"}
+    known |= {name for run in runs for name, _ in (*run.table, *run.variant)}
+    for name in where:
+        if name not in known:
+            raise unknown_name("fact in --where", name, known)
+    return tuple(
+        run for run in runs if all(_value(run, name) == value for name, value in where.items())
+    )
+
+
+def _value(run: Run, name: str) -> str:
+    if name in ("method", "dataset", "seed"):
+        return str(getattr(run, name))
+    value = run.fact(name)
+    return "default" if value is None else str(value)
+
+
+def _table_facts(experiment: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+    facts = {name: experiment.get(name) for name in TABLE_FACTS}
+    facts["backbone"] = BACKBONES.get(facts["backbone"], facts["backbone"])
+    if facts["revision"] is None:
+        del facts["revision"]
+    return tuple(facts.items())
+
+
+def _iters_per_shot(recipe: Mapping[str, Any]) -> int | None:
+    budgeted = len(recipe["stages"]) > 1 or recipe["budget"] == "shared"
+    return recipe["iters_per_shot"] if budgeted else None
+
+
+def _variant(recipe: Mapping[str, Any], template: str | None, trained: bool) -> dict[str, Any]:
+    """Everything that is not as published. What a recipe does not use cannot set it apart."""
+    stages = recipe["stages"]
+    variant: dict[str, Any] = {}
+    if template is not None and template not in GENERIC_TEMPLATES:
+        variant["template"] = template
+    if trained:
+        if recipe["budget"] != "published":
+            variant["budget"] = recipe["budget"]
+        if _iters_per_shot(recipe) not in (None, DEFAULT_ITERS_PER_SHOT):
+            variant["M"] = recipe["iters_per_shot"]
+        if len(stages) > 1 and recipe["first_fraction"] is not None:
+            variant["alpha"] = recipe["first_fraction"]
+    for number, stage in enumerate(stages):
+        where = "" if number == 0 else f"{stage['method']}."
+        for key, value in {**stage.get("options", {}), **stage.get("training", {})}.items():
+            if key != "finetune":
+                variant[f"{where}{key}"] = value if isinstance(value, int | str) else repr(value)
+    return variant
+
+
+def keep(records: Sequence[Record], where: Sequence[str]) -> list[Record]:
+    """The finished records whose facts are as "FACT=VALUE" texts say.
+
+    Raises:
+        UsageError: for a text without "=", or a fact that no record has.
+    """
+    wanted = {}
+    for text in where:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise UsageError(f"--where takes FACT=VALUE, such as M=300; got {text!r}.")
+        wanted[name] = value
+    kept = {run.id for run in select(runs_of(records), wanted)}
+    return [record for record in records if record.id in kept]

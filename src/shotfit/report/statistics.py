@@ -1,0 +1,55 @@
+"""Means over seeds with their 95 % interval, without scipy."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over `runs` values; `half_width` of its 95 % interval, None from one run."""
+
+    mean: float
+    half_width: float | None
+    runs: int
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Lower and upper end; both the mean when there is no interval."""
+        spread = self.half_width or 0.0
+        return self.mean - spread, self.mean + spread
+
+
+def estimate(values: Sequence[float]) -> Estimate:
+    """Mean and half-width t s / sqrt(n) of the values, s with n - 1 degrees of freedom."""
+    count = len(values)
+    mean = sum(values) / count
+    if count < 2:
+        return Estimate(mean, None, count)
+    variance = sum((value - mean) ** 2 for value in values) / (count - 1)
+    return Estimate(mean, t_quantile(count - 1) * math.sqrt(variance / count), count)
+
+
+@cache
+def t_quantile(freedom: int, level: float = 0.95) -> float:
+    """The two-sided quantile of Student's t: the middle `level` lies within plus and minus it."""
+    low, high = 0.0, 1e4
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _within(middle, freedom) < level else (low, middle)
+    return (low + high) / 2
+
+
+def _within(t: float, freedom: int) -> float:
+    """P(|T| < t) (Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.3 and 26.7.4)."""
+    angle = math.atan(t / math.sqrt(freedom))
+    sine, cosine = math.sin(angle), math.cos(angle)
+    odd = freedom % 2
+    term = total = 0.0
+    for power in range(odd, freedom - 1, 2):
+        term = (
+            1.0 if power == 0 else cosine if power == 1 else term * cosine**2 * (power - 1) / power
+        )
+        total += term
+    return 2 / math.pi * (angle + sine * total) if odd else sine * total

@@ -1,0 +1,126 @@
+"""Tables of the embedded suite: every protocol found in the records has its own."""
+
+from collections.abc import Sequence
+
+from shotfit.paper import unique
+from shotfit.records import Record
+from shotfit.report.protocol import Run, require_same_images, row_name, runs_of
+from shotfit.report.statistics import Estimate
+from shotfit.report.tables import SPREAD, Cell, Column, Panel, Report, Row, seed_means
+
+AVERAGES = (("base", "Base"), ("novel", "Novel"), ("harmonic_mean", "HM"), ("joint", "Joint"))
+"""Keys of records and titles: what the suite's base-to-novel table averages over tasks."""
+
+
+def suite_report(records: Sequence[Record]) -> Report:
+    """The embedded suite's tables.
+
+    Base-to-novel: methods by average base, novel, harmonic mean, joint accuracy, trained values
+    and seconds, then methods by task. All-to-all: methods by task.
+
+    Raises:
+        DataError: as `runs_of`, and when methods saw different images of one task and seed.
+    """
+    runs = suite_runs(records)
+    panels: list[Panel] = []
+    for group in protocol_groups(runs):
+        tasks = unique(sorted(run.dataset for run in group))
+        heading = describe_protocol(group)
+        if group[0].fact("setting") == "base_to_novel":
+            panels.append(_averages(group, tasks, heading))
+        panels.append(_by_task(group, tasks, heading))
+    notes = (SPREAD, "Joint: base and novel classes in one label space, all images.")
+    empty = ("No finished record of the embedded suite; `shotfit reproduce suite` plans the runs.",)
+    return Report("suite", "The embedded suite", tuple(panels), notes if panels else empty)
+
+
+def suite_runs(records: Sequence[Record]) -> tuple[Run, ...]:
+    """The finished runs on the embedded suite."""
+    return tuple(run for run in runs_of(records) if run.fact("source") == "demo")
+
+
+def protocol_groups(runs: Sequence[Run]) -> list[list[Run]]:
+    """Runs that may stand in one table; methods that train nothing are in every budget's.
+
+    Raises:
+        DataError: when methods saw different images of one dataset and seed.
+    """
+    groups = []
+    for table in sorted({run.table for run in runs}, key=str):
+        here = [run for run in runs if run.table == table]
+        require_same_images(here)
+        budgets = sorted({_budget(run) for run in here if run.trained}) or ["published"]
+        for budget in budgets:
+            groups.append([r for r in here if not r.trained or _budget(r) == budget])
+    return groups
+
+
+def describe_protocol(runs: Sequence[Run]) -> str:
+    """What the runs of one table share, in a few words."""
+    words = [
+        str(runs[0].fact("setting")).replace("_", "-"),
+        f"{runs[0].fact('shots')} shots",
+        str(runs[0].fact("backbone")),
+    ]
+    budget = next((_budget(run) for run in runs if run.trained), None)
+    if budget:
+        per_shot = _shared_iters_per_shot(runs)
+        words.append(f"{budget} budget" + (f", M={per_shot}" if per_shot else ""))
+    known = ("setting", "shots", "backbone", "source")
+    words += [f"{key}={value}" for key, value in runs[0].table if key not in known]
+    return " · ".join(words)
+
+
+def rows_of(runs: Sequence[Run]) -> dict[str, list[Run]]:
+    """The runs of one table by row, named by what sets them apart beyond what all share."""
+    told = {"budget"} | ({"M"} if _shared_iters_per_shot(runs) else set())
+    rows: dict[str, list[Run]] = {}
+    for run in sorted(runs, key=lambda run: (run.method.removeprefix("2sfs_"), run.method)):
+        variant = {key: value for key, value in run.variant if key not in told}
+        rows.setdefault(row_name(run.method, variant), []).append(run)
+    zero = [name for name in rows if name.startswith("zero_shot")]
+    return {name: rows[name] for name in (*zero, *(n for n in rows if n not in zero))}
+
+
+def _budget(run: Run) -> str:
+    return str(run.fact("budget") or "published")
+
+
+def _shared_iters_per_shot(runs: Sequence[Run]) -> int | None:
+    """M, when it is the same wherever it matters."""
+    found = {run.iters_per_shot for run in runs} - {None}
+    return found.pop() if len(found) == 1 else None
+
+
+def _averages(runs: Sequence[Run], tasks: tuple[str, ...], heading: str) -> Panel:
+    columns = (
+        *(Column(key, title) for key, title in AVERAGES),
+        Column("parameters", "Trained values", "count"),
+        Column("seconds", "Seconds", "s"),
+    )
+    rows = []
+    for name, mine in rows_of(runs).items():
+        cells = [Cell(seed_means(mine, key, tasks)) for key, _ in AVERAGES]
+        cells.append(Cell(_plain_mean([float(run.parameters) for run in mine])))
+        cells.append(Cell(_plain_mean([run.seconds for run in mine])))
+        rows.append(Row(name, tuple(cells)))
+    title = f"Average of {len(tasks)} tasks" if len(tasks) > 1 else tasks[0]
+    return Panel(f"{title} · {heading}", columns, tuple(rows))
+
+
+def _by_task(runs: Sequence[Run], tasks: tuple[str, ...], heading: str) -> Panel:
+    base_to_novel = runs[0].fact("setting") == "base_to_novel"
+    metric, what = ("harmonic_mean", "HM") if base_to_novel else ("all", "Accuracy")
+    columns = (*(Column(task, task) for task in tasks), Column("average", "Average"))
+    rows = []
+    for name, mine in rows_of(runs).items():
+        cells = []
+        for scope in (*((task,) for task in tasks), tasks):
+            here = [run for run in mine if run.dataset in scope]
+            cells.append(Cell(seed_means(here, metric, scope) if here else None))
+        rows.append(Row(name, tuple(cells)))
+    return Panel(f"{what} by task · {heading}", columns, tuple(rows), digits=1)
+
+
+def _plain_mean(values: Sequence[float]) -> Estimate:
+    return Estimate(sum(values) / len(values), None, len(values))

@@ -12,6 +12,7 @@ import os
 import socket
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from shotfit.errors import DataError, UsageError
@@ -22,6 +23,8 @@ from shotfit.records import Record
 OBJECT_STORE_BYTES = 100 * 2**20
 CONNECT_SECONDS = 3.0
 POLL_SECONDS = 1.0
+# To start Ray on this machine.
+ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
@@ -89,22 +92,7 @@ def _connected(options: RayOptions) -> Iterator[Any]:
         import ray
     except ImportError:
         raise UsageError("--ray needs Ray: pip install 'shotfit[bench]'.") from None
-    quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
-    if options.address is None:
-        ray.init(
-            num_cpus=max(os.cpu_count() or 1, 1),
-            include_dashboard=False,
-            object_store_memory=OBJECT_STORE_BYTES,
-            **quiet,
-        )
-    else:
-        _check_reachable(options.address)
-        try:
-            ray.init(address=options.address, **quiet)
-        except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
-            raise DataError(
-                f"Cannot join the Ray cluster at {options.address!r}: {error}"
-            ) from error
+    _start(ray, options.address)
     # A lost node's last log lines would be printed on standard output, among our own; Ray has no
     # option for that, and where this switch is gone nothing else changes.
     ray._private.worker._worker_logs_enabled = False
@@ -112,8 +100,36 @@ def _connected(options: RayOptions) -> Iterator[Any]:
         _check_capacity(ray, options)
         yield ray
     finally:
-        ray._private.worker._worker_logs_enabled = True
+        # In this order: shutting down prints what was held back.
         ray.shutdown()
+        ray._private.worker._worker_logs_enabled = True
+
+
+def _start(ray: Any, address: str | None) -> None:
+    quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
+    if address is not None:
+        _check_reachable(address)
+        where = f"join the Ray cluster at {address!r}"
+        start = partial(ray.init, address=address, **quiet)
+    else:
+        where = "start Ray on this machine"
+        start = partial(
+            ray.init,
+            num_cpus=os.cpu_count() or 1,
+            include_dashboard=False,
+            object_store_memory=OBJECT_STORE_BYTES,
+            **quiet,
+        )
+    # Ray gives its processes 30 s, which they may miss while a machine is busy, and then raises a
+    # bare `Exception`.
+    for attempt in range(ATTEMPTS):
+        try:
+            start()
+            return
+        except Exception as error:
+            ray.shutdown()
+            if address is not None or attempt == ATTEMPTS - 1:
+                raise DataError(f"Cannot {where}: {error} No record was lost.") from error
 
 
 def _check_reachable(address: str) -> None:

@@ -21,12 +21,22 @@ from safetensors.numpy import load
 ROOT = Path(__file__).resolve().parents[1]
 ASSETS = ROOT / "src" / "shotfit" / "assets"
 MODEL = ASSETS / "iconclip"
-TASKS = (
-    "activities animals digits flags food interface objects people smileys symbols travel".split()
-)
+TASKS = [
+    "activities",
+    "animals",
+    "digits",
+    "flags",
+    "food",
+    "interface",
+    "objects",
+    "people",
+    "smileys",
+    "symbols",
+    "travel",
+]
 
 sys.path.insert(0, str(ROOT / "tools"))
-import splits  # noqa: E402
+import splits
 
 
 @cache

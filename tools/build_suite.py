@@ -66,7 +66,7 @@ TOPICS = (
     "video movies",
     "weather",
 )
-DIGITS = "zero one two three four five six seven eight nine".split()
+DIGITS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
 
 
 @dataclass

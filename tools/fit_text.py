@@ -21,7 +21,7 @@ import torch
 from captions import caption
 from iconclip import TEMPLATES, build
 from iconset import collections, icon_names, read_set
-from pretrain import CHECKPOINT, CaptionVectors, _part, optimisers, vocabulary
+from pretrain import CHECKPOINT, CaptionVectors, FusedQuickGELU, _part, optimisers, vocabulary
 from safetensors.torch import load_file, save_file
 from splits import HELD_OUT
 from teacher import sentence_embeddings
@@ -75,6 +75,8 @@ class TextTower(nn.Module):
 
         self.tokenizer = AutoTokenizer.from_pretrained(folder)
         model = build(len(self.tokenizer))
+        for layer in model.text_model.encoder.layers:
+            layer.mlp.activation_fn = FusedQuickGELU()
         self.tower, self.projection = model.text_model, model.text_projection
 
     def forward(self, texts: list[str]) -> torch.Tensor:
@@ -135,7 +137,7 @@ def main() -> None:
     parser.add_argument("--teacher", type=Path, help="folder of the sentence-embedding model")
     parser.add_argument("--start", type=Path, help="fitted tower to continue from")
     parser.add_argument("--seconds", type=float, default=300)
-    parser.add_argument("--batch", type=int, default=512)
+    parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--lr", type=float, default=1e-3)
     parser.add_argument("--threads", type=int, default=2)
     args = parser.parse_args()

@@ -165,8 +165,10 @@ class Trainer:
         if path.exists():
             self.restore(load_file(path))
         elif args.start:
-            self.vision.load_state_dict(_part(load_file(args.start), "average."), strict=False)
+            start = load_file(args.start)
+            self.vision.load_state_dict(_part(start, "average."), strict=False)
             self.average = {n: p.detach().clone() for n, p in self.vision.named_parameters()}
+            self.scale.data.copy_(start["scale"])
 
     def _table(self, captions: list[str]) -> nn.Module:
         if self.args.text:

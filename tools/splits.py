@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 LICENCES = frozenset(
-    "MIT Apache-2.0 CC0-1.0 ISC BSD-3-Clause Unlicense CC-BY-4.0 CC-BY-3.0 OFL-1.1 MPL-2.0".split()
+    [
+        "MIT",
+        "Apache-2.0",
+        "CC0-1.0",
+        "ISC",
+        "BSD-3-Clause",
+        "Unlicense",
+        "CC-BY-4.0",
+        "CC-BY-3.0",
+        "OFL-1.1",
+        "MPL-2.0",
+    ]
 )
 """SPDX identifiers of the licences that let us pass on renderings without further terms."""
 

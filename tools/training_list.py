@@ -16,6 +16,7 @@ import io
 import json
 import random
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -70,7 +71,7 @@ def emoji_words(package: Path) -> dict[str, str]:
     return {text.replace(" ", ""): text for text in names}
 
 
-def caption_of(package: Path, prefix: str) -> callable:
+def caption_of(package: Path, prefix: str) -> Callable[[str], str]:
     """The function from icon name to caption that suits a set."""
     if prefix == "fxemoji":
         spelled = emoji_words(package)
@@ -102,7 +103,9 @@ def held_out_fingerprints(cache: Path) -> tuple[set[str], np.ndarray, np.ndarray
     return drawings, np.concatenate(renders), np.concatenate(small)
 
 
-def choose(names: list[str], to_caption: callable, rng: random.Random) -> list[tuple[int, str]]:
+def choose(
+    names: list[str], to_caption: Callable[[str], str], rng: random.Random
+) -> list[tuple[int, str]]:
     """Positions and captions of at most ``PER_SET`` drawings for each caption of one set."""
     by_caption = defaultdict(list)
     for position, name in enumerate(names):

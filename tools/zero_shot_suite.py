@@ -101,7 +101,7 @@ def evaluate_task(model: Model, path: Path) -> dict[str, float]:
     half = (len(names) + 1) // 2
     base, novel = test & (labels < half), test & (labels >= half)
     pixels = torch.stack(
-        [torch.from_numpy(np.asarray(i.resize((32, 32)))).float().flatten() / 255 for i in images]
+        [torch.from_numpy(np.array(i.resize((32, 32)))).float().flatten() / 255 for i in images]
     )
     return {
         "all": accuracy(scores[test], labels[test]),

@@ -148,7 +148,7 @@ class Backbone(nn.Module):
     @classmethod
     def from_model(
         cls,
-        model: nn.Module,
+        model: Any,
         tokenizer: Any,
         image_spec: ImageSpec,
         *,

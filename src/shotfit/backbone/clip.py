@@ -14,7 +14,7 @@ from shotfit.errors import DataError
 class ImageTower(Tower):
     """Patches, class token, positions, norm, blocks, norm of the class token, projection."""
 
-    def __init__(self, model: nn.Module, projection: nn.Linear) -> None:
+    def __init__(self, model: Any, projection: nn.Linear) -> None:
         """Takes over the modules of a transformers `CLIPVisionModel`."""
         config = model.config
         layers = model.encoder.layers
@@ -61,7 +61,7 @@ class TextTower(Tower):
     # A learned context takes the places right after the start-of-text token.
     context_start = 1
 
-    def __init__(self, model: nn.Module, projection: nn.Linear) -> None:
+    def __init__(self, model: Any, projection: nn.Linear) -> None:
         """Takes over the modules of a transformers `CLIPTextModel`."""
         config = model.config
         layers = model.encoder.layers
@@ -137,7 +137,7 @@ def tokenize(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
     return tokenizer(list(texts))["input_ids"]
 
 
-def towers(model: nn.Module, tokenizer: Any) -> tuple[ImageTower, TextTower]:
+def towers(model: Any, tokenizer: Any) -> tuple[ImageTower, TextTower]:
     """The two towers of a transformers `CLIPModel`."""
     return (
         ImageTower(model.vision_model, model.visual_projection),

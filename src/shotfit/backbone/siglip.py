@@ -85,7 +85,7 @@ class AttentionPooling(nn.Module):
 class ImageTower(Tower):
     """Patches, positions, blocks, norm of every patch, attention pooling."""
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: Any) -> None:
         """Takes over the modules of a transformers `SiglipVisionModel`."""
         config = model.config
         super().__init__(
@@ -130,7 +130,7 @@ class TextTower(Tower):
     # There is no start-of-text token for a learned context to follow.
     context_start = 0
 
-    def __init__(self, model: nn.Module, pad: int) -> None:
+    def __init__(self, model: Any, pad: int) -> None:
         """Takes over the modules of a transformers `SiglipTextModel`; `pad` is the padding id."""
         config = model.config
         super().__init__(
@@ -216,7 +216,7 @@ def tokenize(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
     return [row if row[-1:] == [end] else [*row, end] for row in rows]
 
 
-def towers(model: nn.Module, tokenizer: Any) -> tuple[ImageTower, TextTower]:
+def towers(model: Any, tokenizer: Any) -> tuple[ImageTower, TextTower]:
     """The two towers of a transformers `SiglipModel`.
 
     The padding id is the tokenizer's: the config's default is that of the first generation, and

@@ -5,12 +5,13 @@ are arranged and which of them attend to which. Text needs no padding that way: 
 end, their shared prefix lies there once, and the last block computes only the tokens that are read.
 """
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 
 class Layout(Protocol):
@@ -30,7 +31,8 @@ class DenseLayout:
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, heads: int, read: bool) -> Tensor:
         """Softmax attention without a mask."""
-        return _merge(F.scaled_dot_product_attention(*(_split(x, heads) for x in (q, k, v))))
+        q, k, v = (_split(x, heads) for x in (q, k, v))
+        return _merge(F.scaled_dot_product_attention(q, k, v))
 
     def pick(self, tokens: Tensor) -> Tensor:
         """The first token, (batch, 1, width)."""
@@ -73,7 +75,7 @@ class Block(nn.Module):
 class Tower(nn.Module):
     """A stack of blocks; the family's embedding before it and pooling after it are its own."""
 
-    def __init__(self, blocks: list[nn.Module], width: int) -> None:
+    def __init__(self, blocks: Sequence[nn.Module], width: int) -> None:
         super().__init__()
         self.blocks = nn.ModuleList(blocks)
         self.width = width
@@ -95,23 +97,21 @@ class Tower(nn.Module):
                 tokens = replace(tokens, index)
             read = read_last and index == len(self.blocks) - 1
             if self.checkpointing and torch.is_grad_enabled():
-                tokens = torch.utils.checkpoint.checkpoint(
-                    block, tokens, layout, read, use_reentrant=False
-                )
+                tokens = checkpoint(block, tokens, layout, read, use_reentrant=False)
             else:
                 tokens = block(tokens, layout, read)
         return tokens
 
 
-def block_from(layer: nn.Module, heads: int) -> Block:
+def block_from(layer: Any, heads: int) -> Block:
     """A `Block` of a transformers encoder layer; CLIP and SigLIP name its modules alike."""
     attention, mlp = layer.self_attn, layer.mlp
     names = ("q_proj", "k_proj", "v_proj", "out_proj")
     return Block(
-        norms=(layer.layer_norm1, layer.layer_norm2),  # type: ignore[arg-type]
+        norms=(layer.layer_norm1, layer.layer_norm2),
         projections={name: getattr(attention, name) for name in names},
-        mlp=(mlp.fc1, mlp.fc2),  # type: ignore[union-attr,arg-type]
-        activation=mlp.activation_fn,  # type: ignore[union-attr,arg-type]
+        mlp=(mlp.fc1, mlp.fc2),
+        activation=mlp.activation_fn,
         heads=heads,
     )
 

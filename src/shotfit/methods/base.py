@@ -116,7 +116,7 @@ class Method(nn.Module):
     Config: ClassVar[type] = NoOptions
     families: ClassVar[tuple[str, ...]] = ("clip", "siglip")
     # Scores a fresh instance gives are zero-shot CLIP's; checked by the contract.
-    starts_at_zero_shot: ClassVar[bool] = True
+    starts_at_zero_shot: bool = True
     # Can score a class it was not trained on, from its name.
     open_vocabulary: ClassVar[bool] = True
     # Trains something that classes share, so that a second stage can follow.

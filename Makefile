@@ -1,5 +1,6 @@
 # make demo    set up, then fit and compare on an embedded task (the main job)
 # make test    set up, then every check
+# make bench-smoke   a small grid on Ray, killed once and resumed (part of make test)
 # make check   set up, then the quick checks (< 60 s)
 SHELL := /bin/bash
 SOURCE := $(abspath $(dir $(lastword $(MAKEFILE_LIST))))
@@ -12,7 +13,7 @@ STAMP := $(VENV)/.installed-$(shell cat "$(SOURCE)/pyproject.toml" "$(SOURCE)/co
 export PYTHONDONTWRITEBYTECODE := 1
 RUN := cd "$(SOURCE)" && OMP_NUM_THREADS=1
 
-.PHONY: demo test check setup
+.PHONY: demo test check setup bench-smoke
 
 demo: setup
 	@OMP_NUM_THREADS=2 "$(BIN)/shotfit" demo --out "$(HERE)/demo"
@@ -28,6 +29,9 @@ check: setup
 	@$(RUN) "$(BIN)/ruff" check --no-cache .
 	@$(RUN) "$(BIN)/basedpyright" --pythonpath "$(BIN)/python"
 	@$(RUN) "$(BIN)/python" -m pytest -m "not slow and not network and not gpu and not data"
+
+bench-smoke: setup
+	@$(RUN) "$(BIN)/python" -m pytest tests/test_bench_smoke.py
 
 setup: $(STAMP)
 

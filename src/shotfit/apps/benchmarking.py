@@ -16,6 +16,9 @@ from shotfit.experiment import Experiment
 from shotfit.records import Record, load_records
 from shotfit.sweep import SweepStep, run_all
 
+OVERHEAD = 50.0
+"""Loading and evaluating, in training iterations: for the time left, where a guess will do."""
+
 MEANINGS = {
     "same run": "from runs that differ in the seed only",
     "same method": "from seconds per iteration of the same method and backbone",
@@ -103,7 +106,7 @@ def run_grid(
             device=device,
             retry_failed=retry_failed,
             isolate=isolate,
-            weights={key: count + 1.0 for key, count in iterations.items()},
+            weights={key: count + OVERHEAD for key, count in iterations.items()},
         ):
             show(step, names)
     wanted = [record for record in load_records(folder) if record.id in names]

@@ -122,20 +122,21 @@ def plan(recipe: Recipe, facts: TaskFacts) -> tuple[Plan, ...]:
         UsageError: for an unknown method or option, a second stage over a method that trains
             nothing shared, or a fraction outside (0, 1).
     """
-    if not recipe.stages or len(recipe.stages) > 2:
-        raise UsageError(f"A recipe has one or two stages, got {len(recipe.stages)}.")
-    first = recipe.stages[0]
+    stages = list(recipe.stages)
+    if not 1 <= len(stages) <= 2:
+        raise UsageError(f"A recipe has one or two stages, got {len(stages)}.")
+    first = stages[0]
     method = get_method(first.method)
     config = override(method.published_config(facts), first.options)
     total = recipe.iters_per_shot * facts.shots
     trainings = method.training_for(facts, config)
     if first.method == "linear":
         raise UsageError("The linear classifier is a second stage; put a method before it.")
-    if len(recipe.stages) == 1:
+    if len(stages) == 1:
         if recipe.budget == "shared":
             trainings = _spread(trainings, total)
         return ((first, config, _overridden(trainings, first.training)),)
-    second = recipe.stages[1]
+    second = stages[1]
     if second.method != "linear":
         raise UsageError("The second stage of a recipe is 'linear'.")
     if not method.first_stage:

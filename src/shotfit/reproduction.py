@@ -137,6 +137,7 @@ def run_seconds(experiment: Experiment, seconds_per_iteration: Mapping[str, floa
     benchmark = benchmarks()[experiment.data["name"]]
     half = experiment.setting == "base_to_novel"
     classes = math.ceil(benchmark.classes / 2) if half else benchmark.classes
+    assert experiment.shots is not None, "published runs have a number of shots"
     facts = TaskFacts(
         dataset=benchmark.key,
         setting=experiment.setting,

@@ -26,7 +26,7 @@ def draw(
 ) -> Path:
     """Writes the picture as a PNG and returns its path."""
     figure = plt.figure(figsize=(11, 6.4), layout="constrained")
-    top, bottom = figure.subfigures(2, 1, height_ratios=(1.25, 1))
+    top, bottom = list(figure.subfigures(2, 1, height_ratios=(1.25, 1)))  # type: ignore[arg-type]
     left, right = top.subplots(1, 2, width_ratios=(1.6, 1))
     _draw_curve(left, results["zero-shot"], curve)
     _draw_bars(right, results)

@@ -48,6 +48,9 @@ class Backbone(nn.Module):
     ) -> None:
         super().__init__()
         self.family = family
+        # Families share no class above Tower; what they have in common is what is used here.
+        self.vision: Any
+        self.text: Any
         self.vision, self.text = towers
         self.tokenizer = tokenizer
         # SigLIP stores one-element vectors; a scalar broadcasts over scores of any shape.

@@ -6,7 +6,7 @@ tower the shared prefix has the same states for all, so it is computed once, wit
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -36,10 +36,11 @@ class PackedPrompts:
     def to(self, device: torch.device) -> "PackedPrompts":
         """The same prompts on another device."""
         moved = {
-            name: value.to(device) if isinstance(value, Tensor) else value
+            name: value.to(device)
             for name, value in vars(self).items()
+            if isinstance(value, Tensor)
         }
-        return PackedPrompts(**moved)
+        return replace(self, **moved)
 
     def pick(self, tokens: Tensor) -> Tensor:
         """The end-of-text tokens: (groups, P + T, width) to (groups, C, width)."""

@@ -58,14 +58,14 @@ class AttentionPooling(nn.Module):
     It has a norm of its own, which counts among the outer norms.
     """
 
-    def __init__(self, head: nn.Module, heads: int) -> None:
+    def __init__(self, head: Any, heads: int) -> None:
         """Takes over the modules of a transformers `SiglipMultiheadAttentionPoolingHead`."""
         super().__init__()
         self.probe = head.probe
         self.attention = head.attention
         self.norm = head.layernorm
-        self.fc1, self.fc2 = head.mlp.fc1, head.mlp.fc2  # type: ignore[union-attr]
-        self.activation = head.mlp.activation_fn  # type: ignore[union-attr]
+        self.fc1, self.fc2 = head.mlp.fc1, head.mlp.fc2
+        self.activation = head.mlp.activation_fn
         self.heads = heads
 
     def forward(self, tokens: Tensor) -> Tensor:

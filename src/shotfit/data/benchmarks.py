@@ -69,9 +69,8 @@ class Benchmark:
 @cache
 def benchmarks() -> Mapping[str, Benchmark]:
     """The rows of `coop.csv` by key, in the order of the paper's tables."""
-    table = resources.files("shotfit.data").joinpath("coop.csv")
-    with table.open(encoding="utf-8", newline="") as lines:
-        return {row["key"]: _benchmark(row) for row in csv.DictReader(lines)}
+    table = resources.files("shotfit.data").joinpath("coop.csv").read_text(encoding="utf-8")
+    return {row["key"]: _benchmark(row) for row in csv.DictReader(table.splitlines())}
 
 
 def find_benchmark(name: str) -> Benchmark:

@@ -45,7 +45,7 @@ class ParallelAdapter(nn.Module):
 
 def kaiming_linear(inputs: int, outputs: int, generator: torch.Generator) -> nn.Linear:
     """A linear layer with Kaiming-normal weights by fan-out and zero bias, drawn on the CPU."""
-    layer = nn.utils.skip_init(nn.Linear, inputs, outputs)
+    layer = nn.Linear(inputs, outputs, device="meta").to_empty(device="cpu")
     with torch.no_grad():
         layer.weight.normal_(0, math.sqrt(2 / outputs), generator=generator)
         layer.bias.zero_()

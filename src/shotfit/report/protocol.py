@@ -194,7 +194,7 @@ def _value(run: Run, name: str) -> str:
 
 
 def _table_facts(experiment: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
-    facts = {name: experiment.get(name) for name in TABLE_FACTS}
+    facts: dict[str, Any] = {name: experiment.get(name) for name in TABLE_FACTS}
     facts["backbone"] = BACKBONES.get(facts["backbone"], facts["backbone"])
     if facts["revision"] is None:
         del facts["revision"]

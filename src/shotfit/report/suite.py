@@ -104,7 +104,7 @@ def _averages(runs: Sequence[Run], tasks: tuple[str, ...], heading: str) -> Pane
         cells.append(Cell(_plain_mean([float(run.parameters) for run in mine])))
         cells.append(Cell(_plain_mean([run.seconds for run in mine])))
         rows.append(Row(name, tuple(cells)))
-    title = f"Average of {len(tasks)} tasks" if len(tasks) > 1 else tasks[0]
+    title = f"Average of {len(tasks)} tasks" if len(tasks) != 1 else "".join(tasks)
     return Panel(f"{title} · {heading}", columns, tuple(rows))
 
 

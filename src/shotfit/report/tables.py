@@ -200,6 +200,7 @@ def _base_to_novel_panels(table: PaperTable, backbone: str, runs: Sequence[Run])
 
 def _all_to_all_panels(table: PaperTable, backbone: str, runs: Sequence[Run]) -> list[Panel]:
     columns = (*(Column(d, d) for d in table.datasets), Column("average", "Average"))
+    asked: list[tuple[str, str, tuple[str, ...]]]
     asked = [("accuracy", d, (d,)) for d in table.datasets]
     asked.append(("accuracy", "average", table.datasets))
     lines = [

@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from shotfit.backbone.tower import Block, Tower
+from shotfit.config import from_dict
 from shotfit.data.images import ImageSpec
 from shotfit.errors import DataError, UsageError
 
@@ -25,6 +27,16 @@ EMBEDDED = {"iconclip": Path(__file__).parent.parent / "assets" / "iconclip"}
 """Models inside the package, by name."""
 
 __all__ = ["EMBEDDED", "Backbone", "Block", "Tower"]
+
+
+@dataclass(frozen=True)
+class Hints:
+    """What a checkpoint asks of training, in its `shotfit.json`; the published values otherwise."""
+
+    crop_scale_min: float = 0.0
+    """Training crops keep at least this share of an image's area, whatever the method allows."""
+    classifier_lr_scale: float = 1.0
+    """Factor on the second stage's learning rate."""
 
 
 class Backbone(nn.Module):
@@ -58,6 +70,7 @@ class Backbone(nn.Module):
         bias = torch.zeros(()) if logit_bias is None else logit_bias.detach().clone().reshape(())
         self.logit_bias = nn.Parameter(bias)
         self.image_spec = image_spec
+        self.hints = Hints()
         self.name = name
         self.revision = revision
         self._prepared: dict[tuple[str, ...], Any] = {}
@@ -144,9 +157,11 @@ class Backbone(nn.Module):
             raise DataError(f"Cannot load the model {name!r} from {folder}: {error}") from error
         if not (folder / "tokenizer_config.json").is_file() or len(tokenizer) < 10:
             raise DataError(f"The model folder {folder} has no usable tokenizer files.")
-        return cls.from_model(
+        backbone = cls.from_model(
             model, tokenizer, _image_spec(folder), name=name, revision=revision or "", family=family
         )
+        backbone.hints = _hints(folder)
+        return backbone
 
     @classmethod
     def from_model(
@@ -290,3 +305,13 @@ def _image_spec(folder: Path) -> ImageSpec:
         mean=tuple(facts.get("image_mean", default.mean)),
         std=tuple(facts.get("image_std", default.std)),
     )
+
+
+def _hints(folder: Path) -> Hints:
+    path = folder / "shotfit.json"
+    if not path.is_file():
+        return Hints()
+    try:
+        return from_dict(Hints, json.loads(path.read_text(encoding="utf-8")))
+    except ValueError as error:
+        raise DataError(f"{path} cannot be used: {error}") from error

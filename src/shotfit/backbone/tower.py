@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
+from transformers.activations import QuickGELUActivation
 
 
 class Layout(Protocol):
@@ -103,6 +104,11 @@ class Tower(nn.Module):
         return tokens
 
 
+def quick_gelu(x: Tensor) -> Tensor:
+    """CLIP's activation, x sigmoid(1.702 x), by way of the fused SiLU: half the passes over x."""
+    return F.silu(1.702 * x) / 1.702
+
+
 def block_from(layer: Any, heads: int) -> Block:
     """A `Block` of a transformers encoder layer; CLIP and SigLIP name its modules alike."""
     attention, mlp = layer.self_attn, layer.mlp
@@ -111,7 +117,9 @@ def block_from(layer: Any, heads: int) -> Block:
         norms=(layer.layer_norm1, layer.layer_norm2),
         projections={name: getattr(attention, name) for name in names},
         mlp=(mlp.fc1, mlp.fc2),
-        activation=mlp.activation_fn,
+        activation=quick_gelu
+        if isinstance(mlp.activation_fn, QuickGELUActivation)
+        else mlp.activation_fn,
         heads=heads,
     )
 

@@ -195,9 +195,19 @@ class Method(nn.Module):
 
     def batches(self, support: SupportSet, batch_size: int, drop_last: bool) -> Iterator[Batch]:
         """Endless training batches: what `loss` takes, and labels."""
-        return support.batches(batch_size, drop_last=drop_last, crop_scale=self.crop_scale)
+        return support.batches(batch_size, drop_last=drop_last, crop_scale=self.crops)
+
+    def suited(self, training: TrainConfig) -> TrainConfig:
+        """`training` as the backbone's hints ask for it."""
+        return training
 
     # What follows is shared by methods and not meant to be overridden.
+
+    @property
+    def crops(self) -> tuple[float, float]:
+        """Bounds of the training crops: the method's, within what the backbone asks for."""
+        smallest, largest = self.crop_scale
+        return max(smallest, self.backbone.hints.crop_scale_min), largest
 
     def prompt(self, name: str) -> str:
         """The text that stands for a class. Underscores are spaces to every method but TaskRes."""

@@ -14,6 +14,7 @@ from shotfit.errors import UsageError, unknown_name
 from shotfit.methods import get_method, list_methods
 from shotfit.methods.base import Method, TaskFacts, TrainConfig
 from shotfit.methods.linear import LinearClassifier, LinearConfig
+from shotfit.stopping import AUTO, MAX_FRACTION, FirstStage, StoppingRule
 from shotfit.training import TrainStep, total_iterations, train
 
 Observe = Callable[[Method, int, TrainStep], None]
@@ -34,7 +35,8 @@ class Recipe:
     """One stage, or a first stage and the linear classifier.
 
     The two-stage budget is `iters_per_shot` (M) times the shots, `first_fraction` (alpha) of it for
-    the first stage; None takes the first stage's own (0.6, for LoRA and prompts 0.3). With
+    the first stage; None takes the first stage's own (0.6, for LoRA and prompts 0.3), and "auto"
+    decides it from the support set (`stopping.AUTO`). With
     `budget="published"` a method alone trains for its published updates. As a first stage, a
     method published in epochs keeps alpha of those (paper, appendix on prompt learning), and one
     published in iterations gets alpha of the two-stage budget. With "shared" every method gets
@@ -43,7 +45,7 @@ class Recipe:
 
     stages: tuple[Stage, ...]
     iters_per_shot: int = 300
-    first_fraction: float | None = None
+    first_fraction: float | Literal["auto"] | None = None
     budget: Literal["published", "shared"] = "published"
 
 
@@ -92,9 +94,17 @@ def adapt(
     Raises:
         UsageError: for a recipe that makes no sense (see `plan`).
     """
-    plans = plan(recipe, facts)
+    rule: StoppingRule | None = None
+    share = 0.0
+    if recipe.first_fraction == "auto":
+        rule = AUTO()
+        share = rule.fraction(_first_stage(recipe, facts, backbone, support))
+        recipe = dataclasses.replace(recipe, first_fraction=share)
     method: Method | None = None
-    for number, (stage, config, trainings) in enumerate(plans):
+    for number in range(len(plan(recipe, facts))):
+        # Planned anew for every stage: the first may end before its time and leave more to the
+        # second.
+        stage, config, trainings = plan(recipe, facts)[number]
         if method is None:
             method = get_method(stage.method)(backbone, config, support.split.template, generator)
         else:
@@ -108,6 +118,10 @@ def adapt(
             for step in train(method, support, training):
                 if observe is not None:
                     observe(method, number, step)
+                if rule is not None and number == 0 and rule.stop(method, step):
+                    share *= (step.iteration + 0.5) / step.total
+                    recipe = dataclasses.replace(recipe, first_fraction=share)
+                    break
         method.eval()
         with torch.no_grad():
             method.finish(support, validation)
@@ -124,6 +138,8 @@ def plan(recipe: Recipe, facts: TaskFacts) -> tuple[Plan, ...]:
     Raises:
         UsageError: for an unknown method or option, a second stage over a method that trains
             nothing shared, or a fraction outside (0, 1).
+
+    With the fraction "auto" it is the plan of the longest first stage that may be chosen.
     """
     stages = list(recipe.stages)
     if not 1 <= len(stages) <= 2:
@@ -147,6 +163,8 @@ def plan(recipe: Recipe, facts: TaskFacts) -> tuple[Plan, ...]:
             f"{first.method!r} trains nothing that classes share, so it cannot be a first stage."
         )
     fraction = method.first_fraction if recipe.first_fraction is None else recipe.first_fraction
+    if fraction == "auto":
+        fraction = MAX_FRACTION
     if not 0 < fraction < 1:
         raise UsageError(f"first_fraction must lie between 0 and 1, got {fraction}.")
     iterations = int(total * fraction)
@@ -160,6 +178,21 @@ def plan(recipe: Recipe, facts: TaskFacts) -> tuple[Plan, ...]:
         (first, config, _overridden(trainings, first.training)),
         (second, linear, _overridden((rest,), second.training)),
     )
+
+
+def _first_stage(
+    recipe: Recipe, facts: TaskFacts, backbone: Backbone, support: SupportSet
+) -> FirstStage:
+    """What a stopping rule is shown."""
+    stage, config, trainings = plan(recipe, facts)[0]
+    if len(recipe.stages) != 2:
+        raise UsageError("first_fraction='auto' shares a budget between two stages; there is one.")
+    if len(trainings) != 1:
+        raise UsageError(
+            f"{stage.method!r} trains in {len(trainings)} phases, which first_fraction='auto' "
+            "cannot cut; give a number."
+        )
+    return FirstStage(stage.method, config, trainings[0], backbone, support)
 
 
 def _spread(trainings: tuple[TrainConfig, ...], total: int) -> tuple[TrainConfig, ...]:

@@ -1,0 +1,170 @@
+"""What the records of `stopping_study.py` say of each policy: chosen alpha, accuracy, intervals.
+
+    python benchmarks/stopping_policies.py [--results results/stopping]
+
+A rule's threshold is chosen on the other tasks, both methods and all seeds of them, for every task
+anew: no task's numbers decide its own alpha. "best alpha in hindsight" is chosen on each cell's
+own test images and no rule can be expected to reach it; with 2 images a class it is mostly luck.
+"""
+
+import argparse
+import json
+import statistics
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from shotfit.stopping import MAX_FRACTION, MIN_FRACTION
+
+PUBLISHED = {"layernorm": 0.6, "lora": 0.3}
+# 97.5 % points of Student's t, by degrees of freedom.
+STUDENT = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179)
+DIRECTIONS = {"evidence": 1, "drift": 1, "fit": 1}
+Policy = Callable[[dict], float]
+
+
+def place(record: dict, fraction: float) -> dict:
+    """The measured place nearest to a fraction, never before the first tenth."""
+    places = [p for p in record["places"] if p["fraction"] >= MIN_FRACTION]
+    return min(places, key=lambda p: abs(p["fraction"] - fraction))
+
+
+def outcome(record: dict, fraction: float) -> float:
+    return place(record, fraction)["harmonic_mean"]
+
+
+def stopped(record: dict, signal: str, threshold: float) -> float:
+    """The fraction at which a signal passes a threshold; the most when it never does."""
+    total = record["options"]["iters_per_shot"] * record["options"]["shots"]
+    for iteration, value in record["signals"][signal]:
+        fraction = iteration / total
+        if fraction >= MIN_FRACTION and DIRECTIONS[signal] * (value - threshold) > 0:
+            return fraction
+    return MAX_FRACTION
+
+
+def held_out(record: dict) -> float:
+    """`stopping.LeaveClassesOut`'s choice from its kept curve."""
+    curve = record["leave_classes_out"]
+    around = [[v for _, v in curve[max(0, i - 1) : i + 2]] for i in range(len(curve))]
+    best = max(range(len(curve)), key=lambda i: sum(around[i]) / len(around[i]))
+    return min(MAX_FRACTION, max(MIN_FRACTION, curve[best][0]))
+
+
+def calibrated(records: Sequence[dict], signal: str) -> Policy:
+    """The rule with, for every task, the threshold that did best on the other tasks."""
+    thresholds: dict[str, float] = {}
+    for task in {record["task"] for record in records}:
+        others = [record for record in records if record["task"] != task]
+        thresholds[task] = best_threshold(others or records, signal)
+    return lambda record: stopped(record, signal, thresholds[record["task"]])
+
+
+def best_threshold(records: Sequence[dict], signal: str) -> float:
+    """The one of forty quantiles of the signal's values with the highest mean harmonic mean."""
+    values = sorted(value for record in records for _, value in record["signals"][signal])
+    candidates = sorted({values[int(i * (len(values) - 1) / 39)] for i in range(40)})
+    return max(
+        candidates,
+        key=lambda t: statistics.fmean(outcome(r, stopped(r, signal, t)) for r in records),
+    )
+
+
+def best_fixed(records: Sequence[dict]) -> Policy:
+    """One alpha a method for all tasks, for every task chosen on the others."""
+
+    def choose(record: dict) -> float:
+        same = [r for r in records if r["method"] == record["method"]]
+        others = [r for r in same if r["task"] != record["task"]] or same
+        tenths = [i / 10 for i in range(1, 9)]
+        return max(tenths, key=lambda f: statistics.fmean(outcome(r, f) for r in others))
+
+    return choose
+
+
+def policies(records: Sequence[dict]) -> dict[str, Policy]:
+    published = {
+        "published alpha": lambda r: PUBLISHED[r["method"]],
+        "longest (0.8)": lambda r: MAX_FRACTION,
+        "shortest (0.1)": lambda r: MIN_FRACTION,
+        "leave classes out": held_out,
+        "gradient evidence > 0": lambda r: stopped(r, "evidence", 0.0),
+    }
+    rules = {
+        "gradient evidence": calibrated(records, "evidence"),
+        "text drift": calibrated(records, "drift"),
+        "training fit": calibrated(records, "fit"),
+    }
+    hindsight = {
+        "one alpha a method, from other tasks": best_fixed(records),
+        "best alpha in hindsight": lambda r: max(
+            (i / 10 for i in range(1, 9)), key=lambda f: outcome(r, f)
+        ),
+    }
+    return {**published, **rules, **hindsight}
+
+
+def interval(differences: dict[str, list[float]]) -> tuple[float, float]:
+    """Mean and half width of its 95 % interval; tasks are the independent units."""
+    means = [statistics.fmean(values) for values in differences.values()]
+    if len(means) < 2:
+        return means[0], float("inf")
+    error = statistics.stdev(means) / len(means) ** 0.5
+    return statistics.fmean(means), STUDENT[min(len(means) - 2, len(STUDENT) - 1)] * error
+
+
+def table(records: Sequence[dict]) -> str:
+    """One Markdown table a method and one for both."""
+    chosen = policies(records)
+    blocks = []
+    for method in (*sorted({record["method"] for record in records}), "both"):
+        cells = [r for r in records if method in ("both", r["method"])]
+        tasks = len({r["task"] for r in cells})
+        lines = [
+            f"**{method}** ({len(cells)} runs, {tasks} tasks)",
+            "",
+            "| policy | mean α | base | novel | HM | HM − published α, 95 % |",
+            "| --- | ---: | ---: | ---: | ---: | ---: |",
+        ]
+        for name, policy in chosen.items():
+            lines.append(_line(name, [(r, place(r, policy(r)), policy(r)) for r in cells]))
+        own = [(r, r["published_alpha_own_cosine"]) for r in cells]
+        rows = [(record, found, found["fraction"]) for record, found in own if found]
+        if rows:
+            lines.append(_line(f"published alpha, own cosine ({len(rows)} runs)", rows))
+        blocks.append("\n".join(lines))
+    return "\n\n".join(blocks)
+
+
+def _line(name: str, rows: list[tuple[dict, dict, float]]) -> str:
+    differences: dict[str, list[float]] = {}
+    for record, found, _ in rows:
+        fixed = outcome(record, PUBLISHED[record["method"]])
+        differences.setdefault(record["task"], []).append(found["harmonic_mean"] - fixed)
+    mean, half = interval(differences)
+    numbers = [
+        f"{statistics.fmean(fraction for _, _, fraction in rows):.2f}",
+        *(
+            f"{statistics.fmean(found[key] for _, found, _ in rows):.2f}"
+            for key in ("base", "novel", "harmonic_mean")
+        ),
+        f"{mean:+.2f} ± {half:.2f}" if name != "published alpha" else "",
+    ]
+    return f"| {name} | {' | '.join(numbers)} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--results", type=Path, default=Path("results/stopping"))
+    parser.add_argument("--thresholds", action="store_true", help="those of all tasks together")
+    options = parser.parse_args()
+    records = [json.loads(path.read_text()) for path in sorted(options.results.glob("*.json"))]
+    if not records:
+        parser.error(f"no records in {options.results}; run benchmarks/stopping_study.py")
+    print(table(records))
+    if options.thresholds:
+        for signal in DIRECTIONS:
+            print(f"{signal}: {best_threshold(records, signal):.4g}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""shotfit sweep"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from shotfit.apps import options
+from shotfit.apps.arguments import ListCommand
+
+command_class = ListCommand
+
+
+def sweep(
+    axis: Annotated[
+        str, typer.Argument(help="alpha, iters-per-shot, batch-size, rank, or second-stage.")
+    ],
+    data: Annotated[
+        list[str] | None,
+        typer.Option(help="Embedded tasks, benchmarks, folders. [default: suite, every task]"),
+    ] = None,
+    values: Annotated[
+        list[float] | None, typer.Option(help="Values. [default: the paper's]")
+    ] = None,
+    method: Annotated[str, typer.Option(help="2sfs, or 2sfs:FIRST.")] = "2sfs",
+    shots: Annotated[int, typer.Option(min=1, help="Images a class; the paper has 16.")] = 4,
+    seeds: Annotated[
+        list[int] | None, typer.Option(help="Runs to average. [default: 1 2 3]")
+    ] = None,
+    setting: Annotated[str, typer.Option(help="base_to_novel or all_to_all.")] = "base_to_novel",
+    iters_per_shot: Annotated[int, typer.Option(min=1, help="M, unless it is swept.")] = 300,
+    backbone: Annotated[str, typer.Option(help="Hub id, folder, or iconclip.")] = "iconclip",
+    results: Annotated[Path, typer.Option(help="Folder of the records.")] = Path("results/sweep"),
+    out: Annotated[Path, typer.Option(help="Folder of the figure.")] = Path("figures"),
+    device: options.Device = None,
+    root: options.Root = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Sweep a hyper-parameter as the paper does, or measure what the second stage adds.
+
+    "second-stage" is the paper's ablation: accuracy with both stages minus that after the first.
+    Means are over all datasets and seeds. The same command again runs what is missing.
+    """
+    from shotfit.apps.studies import Surroundings, gain_study, sweep_study
+    from shotfit.sweep import SUITE, Overrides, expand
+
+    experiments = expand(
+        [method],
+        data or [SUITE],
+        backbones=[backbone],
+        shots=[shots],
+        seeds=seeds or [1, 2, 3],
+        settings=[setting],
+        overrides=Overrides({"iters_per_shot": iters_per_shot}),
+    )
+    datasets = len({str(experiment.data) for experiment in experiments})
+    tasks = (
+        f"{datasets} tasks" if datasets > 1 else str(experiments[0].data.get("name", "a folder"))
+    )
+    title = f"{method}, {setting.replace('_', '-')}, {shots} shots, {tasks}"
+    surroundings = Surroundings(results, out, device, root, quiet)
+    if axis == "second-stage":
+        gain_study(experiments, title, surroundings)
+    elif sweep_study(axis, experiments, values, title, surroundings):
+        raise typer.Exit(1)

@@ -1,0 +1,129 @@
+"""What `shotfit dynamics` and `shotfit sweep` do: experiments, kept records, a figure, a line."""
+
+import dataclasses
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from shotfit import dynamics_plots
+from shotfit.ablation import AXES, kept_gain, sweep_runs, tabulate
+from shotfit.data import load_dataset
+from shotfit.dynamics import trace_kept
+from shotfit.experiment import Experiment
+from shotfit.phases import PATTERNS
+from shotfit.progress import fit_progress
+from shotfit.records import load_records
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """Where a study keeps its records, draws its figures, and runs."""
+
+    results: Path
+    out: Path
+    device: str | None = None
+    root: str | None = None
+    quiet: bool = False
+
+    def say(self, text: str) -> None:
+        """A line for the reader, unless quiet is wanted."""
+        if not self.quiet:
+            print(text, file=sys.stderr, flush=True)
+
+
+def dynamics_study(
+    experiments: Sequence[Experiment], every: int, surroundings: Surroundings
+) -> None:
+    """Runs the curves that are missing, then draws a figure for every dataset and method.
+
+    Experiments that differ in nothing but the seed share a figure.
+    """
+    dynamics_plots.figure_module()
+    groups: dict[str, list[Experiment]] = {}
+    for experiment in experiments:
+        groups.setdefault(dataclasses.replace(experiment, seed=0).id, []).append(experiment)
+    for group in groups.values():
+        first = group[0]
+        name = first.recipe.stages[0].method
+        dataset = load_dataset(first.source, root=surroundings.root, **first.data)
+        curves = []
+        for experiment in group:
+            with fit_progress([name], quiet=surroundings.quiet) as observe:
+                curve, _ = trace_kept(
+                    experiment,
+                    every,
+                    surroundings.results,
+                    dataset=dataset,
+                    device=surroundings.device,
+                    observe=observe,
+                )
+            curves.append(curve)
+        path = surroundings.out / f"dynamics_{dataset.name}_{name}.png"
+        found = dynamics_plots.plot_dynamics(curves, path)
+        where = "too few points for a break"
+        if found is not None:
+            where = f"{found.pattern}, break at {found.iteration} ({PATTERNS[found.pattern]})"
+        surroundings.say(f"{path}: {where}")
+
+
+def sweep_study(
+    axis: str,
+    experiments: Sequence[Experiment],
+    values: Sequence[float] | None,
+    title: str,
+    surroundings: Surroundings,
+) -> int:
+    """Runs what is missing of a sweep and draws the mean over its runs; the number of failures."""
+    from shotfit.apps.benchmarking import run_grid
+
+    dynamics_plots.figure_module()
+    runs = sweep_runs(axis, experiments, values)
+    failed = run_grid(
+        [run.experiment for run in runs],
+        surroundings.results,
+        ray=None,
+        root=surroundings.root,
+        device=surroundings.device,
+        retry_failed=False,
+        isolate=False,
+        quiet=surroundings.quiet,
+        as_json=False,
+    )
+    records = {record.id: record for record in load_records(surroundings.results)}
+    rows = tabulate(runs, records)
+    path = surroundings.out / f"sweep_{axis}_{_slug(title)}.png"
+    if rows:
+        dynamics_plots.plot_sweep(rows, AXES[axis][0], title, path)
+        surroundings.say(f"{path}")
+    for value, measured in rows:
+        means = ", ".join(f"{key} {sum(v) / len(v):.2f}" for key, v in measured.items())
+        print(f"{axis} {value:g}: {means}")
+    return failed
+
+
+def gain_study(experiments: Sequence[Experiment], title: str, surroundings: Surroundings) -> None:
+    """Measures two-stage runs after their first stage too, and draws a bar for every dataset."""
+    dynamics_plots.figure_module()
+    gains: dict[str, list[float]] = {}
+    for experiment in experiments:
+        metric = "all" if experiment.setting == "all_to_all" else "harmonic_mean"
+        gain, _ = kept_gain(
+            experiment,
+            surroundings.results,
+            device=surroundings.device,
+            root=surroundings.root,
+        )
+        points = gain.points(metric)
+        gains.setdefault(gain.record.dataset, []).append(points)
+        surroundings.say(f"{gain.record.dataset}, seed {experiment.seed}: {points:+.2f}")
+    path = surroundings.out / f"second-stage_{_slug(title)}.png"
+    dynamics_plots.plot_gain(gains, title, path)
+    surroundings.say(f"{path}")
+    for name, points in sorted(gains.items()):
+        print(f"{name}: {sum(points) / len(points):+.2f}")
+
+
+def _slug(title: str) -> str:
+    """A title as a file name: letters and digits, the rest hyphens."""
+    return "-".join("".join(c if c.isalnum() else " " for c in title).split())

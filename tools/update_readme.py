@@ -61,8 +61,8 @@ def table(records: list[Record]) -> str:
         )
     ]
     lines = [
-        "Accuracy in percent on the embedded suite, four images per class, trained on the first half",
-        "of the classes; mean over seeds 1, 2, 3 and, behind ±, their standard deviation. *All* is",
+        "Accuracy in percent on the embedded suite, four images per class, trained on the first",
+        "half of the classes; mean over seeds 1, 2, 3 and, behind ±, standard deviation. *All* is",
         "accuracy over base and novel names together.",
         "",
         "| task | base: zero-shot | 2SFS | novel: zero-shot | 2SFS "

@@ -95,14 +95,14 @@ def _connected(options: RayOptions) -> Iterator[Any]:
     _start(ray, options.address)
     # A lost node's last log lines would be printed on standard output, among our own; Ray has no
     # option for that, and where this switch is gone nothing else changes.
-    ray._private.worker._worker_logs_enabled = False
+    ray._private.worker._worker_logs_enabled = False  # type: ignore[attr-defined]
     try:
         _check_capacity(ray, options)
         yield ray
     finally:
         # In this order: shutting down prints what was held back.
         ray.shutdown()
-        ray._private.worker._worker_logs_enabled = True
+        ray._private.worker._worker_logs_enabled = True  # type: ignore[attr-defined]
 
 
 def _start(ray: Any, address: str | None) -> None:

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
-from transformers.activations import QuickGELUActivation
 
 
 class Layout(Protocol):
@@ -113,13 +112,13 @@ def block_from(layer: Any, heads: int) -> Block:
     """A `Block` of a transformers encoder layer; CLIP and SigLIP name its modules alike."""
     attention, mlp = layer.self_attn, layer.mlp
     names = ("q_proj", "k_proj", "v_proj", "out_proj")
+    # By name: importing transformers takes seconds, and some errors come before it is needed.
+    quick = type(mlp.activation_fn).__name__ == "QuickGELUActivation"
     return Block(
         norms=(layer.layer_norm1, layer.layer_norm2),
         projections={name: getattr(attention, name) for name in names},
         mlp=(mlp.fc1, mlp.fc2),
-        activation=quick_gelu
-        if isinstance(mlp.activation_fn, QuickGELUActivation)
-        else mlp.activation_fn,
+        activation=quick_gelu if quick else mlp.activation_fn,
         heads=heads,
     )
 

@@ -18,7 +18,7 @@ RUN := cd "$(SOURCE)" && OMP_NUM_THREADS=1
 .PHONY: demo test check setup bench-smoke
 
 demo: setup
-	@OMP_NUM_THREADS=2 "$(BIN)/shotfit" demo --out "$(HERE)/demo"
+	@OMP_NUM_THREADS=1 "$(BIN)/shotfit" demo --out "$(HERE)/demo"
 
 test: setup
 	@$(RUN) "$(BIN)/ruff" format --no-cache --check .

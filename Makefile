@@ -2,6 +2,8 @@
 # make test    set up, then every check
 # make bench-smoke   a small grid on Ray, killed once and resumed (part of make test)
 # make check   set up, then the quick checks (< 60 s)
+# make suite   run what is missing of the README's table (about an hour on two cores), then make docs
+# make docs    write tables, pages and the demo picture anew from the records in results/
 SHELL := /bin/bash
 SOURCE := $(abspath $(dir $(lastword $(MAKEFILE_LIST))))
 # A read-only checkout cannot hold the environment or any output: both then go to the home cache.
@@ -57,3 +59,15 @@ stopping-study: setup
 .PHONY: golden
 golden: setup
 	@cd "$(SOURCE)" && PYTHONPATH=tests:src "$(BIN)/python" tests/golden_curves.py $(NAME)
+
+RECORDS := results
+SUITE := "$(BIN)/shotfit" bench --datasets suite --shots 4 --seeds 1 2 3 --setting base_to_novel --results $(RECORDS)
+
+.PHONY: suite docs
+suite: setup
+	@$(RUN) $(SUITE) --methods zero_shot 2sfs
+	@$(MAKE) docs
+
+docs: setup
+	@$(RUN) "$(BIN)/python" tools/update_readme.py --results $(RECORDS)
+	@$(RUN) "$(BIN)/python" tools/make_papers_page.py --results $(RECORDS)

@@ -17,6 +17,7 @@ LAYERS = [
     ["data", "layers"],
     ["backbone", "convert"],
     ["methods"],
+    ["execution"],
     ["training"],
     ["evaluation", "phases"],
     ["stopping"],

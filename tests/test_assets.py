@@ -36,7 +36,7 @@ TASKS = [
 ]
 
 sys.path.insert(0, str(ROOT / "tools"))
-import splits
+import splits  # noqa: E402
 
 
 @cache

@@ -105,9 +105,10 @@ def test_embeddings_are_finite_unit_vectors(name, task):
         assert classes.weight.shape == (len(classes.names), method.backbone.dim)
         assert scores.shape == (4, len(classes.names))
         assert scores.isfinite().all()
-        tolerance = 1e-4 if images.dtype == torch.float32 else 1e-2
-        for vectors in (images.float(), classes.weight.float()):
-            assert torch.allclose(vectors.norm(dim=-1), torch.ones(len(vectors)), atol=tolerance)
+        for vectors in (images, classes.weight):
+            tolerance = 1e-4 if vectors.dtype == torch.float32 else 1e-2
+            norms = vectors.float().norm(dim=-1)
+            assert torch.allclose(norms, torch.ones(len(vectors)), atol=tolerance)
 
 
 @methods

@@ -1,63 +1,112 @@
-"""CLIP over transformers' own modules, padded to 77 tokens: what the towers are checked against.
+"""CLIP written out from its equations, padding and all: what methods are compared with.
 
-Written for tests alone, without the package: prompts are built token by token, every block sees
-every position, and nothing is shared between classes.
+Works on a transformers `CLIPModel`'s own tensors, without its code and without ours.
 """
 
+from types import SimpleNamespace
+
 import torch
+from conftest import SPEC, WordTokenizer, tiny_clip
 from torch.nn import functional as F
 
-LENGTH = 77
+__all__ = ["PlainCLIP", "fixed_support", "pictures"]
+
+NAMES = ("red", "green", "blue")
 
 
-def tokens(tokenizer, texts):
-    """Token ids padded with zeros, (texts, 77)."""
-    rows = tokenizer(texts)["input_ids"]
-    return torch.tensor([row + [0] * (LENGTH - len(row)) for row in rows])
+def pictures(batch=4, seed=7):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(batch, 3, SPEC.size, SPEC.size, generator=generator)
 
 
-def words(model, tokenizer, phrase):
-    """Token embeddings of a phrase, without the start and end tokens."""
-    ids = tokenizer([phrase])["input_ids"][0][1:-1]
-    return model.text_model.embeddings.token_embedding.weight[torch.tensor(ids)].detach()
+class PlainCLIP:
+    """`tensors` may be replaced; `extra(tower, index, x, norm1)` is added to a block's output."""
+
+    def __init__(self, seed=0):
+        model = tiny_clip(seed)
+        self.tensors = {name: p.detach().clone() for name, p in model.named_parameters()}
+        self.depth = {"vision": 3, "text": 2}
+        self.extra = None
+
+    @property
+    def scale(self):
+        return self.tensors["logit_scale"].exp()
+
+    def _linear(self, x, name):
+        return x @ self.tensors[f"{name}.weight"].T + self.tensors[f"{name}.bias"]
+
+    def _norm(self, x, name):
+        return F.layer_norm(
+            x, x.shape[-1:], self.tensors[f"{name}.weight"], self.tensors[f"{name}.bias"]
+        )
+
+    def _blocks(self, x, tower, mask):
+        for index in range(self.depth[tower]):
+            at = f"{tower}_model.encoder.layers.{index}"
+            normed = self._norm(x, f"{at}.layer_norm1")
+            q, k, v = (
+                self._linear(normed, f"{at}.self_attn.{n}_proj").unflatten(-1, (4, -1))
+                for n in "qkv"
+            )
+            scores = torch.einsum("bihd,bjhd->bhij", q, k) / q.shape[-1] ** 0.5 + mask
+            mixed = torch.einsum("bhij,bjhd->bihd", scores.softmax(-1), v).flatten(2)
+            out = x + self._linear(mixed, f"{at}.self_attn.out_proj")
+            hidden = self._linear(self._norm(out, f"{at}.layer_norm2"), f"{at}.mlp.fc1")
+            hidden = hidden * torch.sigmoid(1.702 * hidden)
+            out = out + self._linear(hidden, f"{at}.mlp.fc2")
+            if self.extra is not None:
+                out = out + self.extra(tower, index, normed)
+            x = out
+        return x
+
+    def images(self, pixels):
+        t = self.tensors
+        at = "vision_model.embeddings"
+        patches = F.conv2d(pixels, t[f"{at}.patch_embedding.weight"], stride=8)
+        patches = patches.flatten(2).transpose(1, 2)
+        first = t[f"{at}.class_embedding"].expand(len(pixels), 1, -1)
+        x = torch.cat([first, patches], 1) + t[f"{at}.position_embedding.weight"]
+        x = self._blocks(self._norm(x, "vision_model.pre_layrnorm"), "vision", 0.0)
+        x = self._norm(x[:, 0], "vision_model.post_layernorm")
+        return x @ t["visual_projection.weight"].T
+
+    def texts(self, texts):
+        t = self.tensors
+        ids = WordTokenizer()(texts)["input_ids"]
+        padded = torch.tensor([line + [line[-1]] * (77 - len(line)) for line in ids])
+        at = "text_model.embeddings"
+        x = t[f"{at}.token_embedding.weight"][padded] + t[f"{at}.position_embedding.weight"]
+        mask = torch.full((77, 77), -torch.inf).triu(1)
+        x = self._norm(self._blocks(x, "text", mask), "text_model.final_layer_norm")
+        ends = torch.tensor([len(line) - 1 for line in ids])
+        return x[torch.arange(len(ids)), ends] @ t["text_projection.weight"].T
+
+    def logits(self, pixels, names=NAMES, template="a photo of a {}."):
+        images = F.normalize(self.images(pixels), dim=-1)
+        texts = F.normalize(self.texts([template.format(name) for name in names]), dim=-1)
+        return self.scale * images @ texts.T
 
 
-def text_features(model, tokenizer, texts, ctx=None, deep=()):
-    """Unnormalised text embeddings; `ctx` replaces tokens 1..n, `deep[i]` before block i + 1."""
-    ids = tokens(tokenizer, texts)
-    text = model.text_model
-    x = text.embeddings.token_embedding(ids)
-    if ctx is not None:
-        n = ctx.shape[0]
-        x = torch.cat([x[:, :1], ctx.expand(len(x), -1, -1), x[:, 1 + n :]], dim=1)
-    x = x + text.embeddings.position_embedding.weight
-    mask = torch.full((LENGTH, LENGTH), float("-inf")).triu(1)[None, None]
-    for index, layer in enumerate(text.encoder.layers):
-        if 0 < index <= len(deep):
-            prompt = deep[index - 1].expand(len(x), -1, -1)
-            x = torch.cat([x[:, :1], prompt, x[:, 1 + prompt.shape[1] :]], dim=1)
-        x = layer(x, attention_mask=mask)
-    x = text.final_layer_norm(x)[torch.arange(len(x)), ids.argmax(dim=-1)]
-    return model.text_projection(x)
+def fixed_support(batches=5, size=6, names=NAMES):
+    """A support set whose batches, views and order are the same for everyone who asks."""
+    made = [(pictures(size, seed), torch.arange(size) % len(names)) for seed in range(batches)]
 
+    def endless(batch_size, **options):
+        while True:
+            yield from made
 
-def image_features(model, pixels, ctx=None, deep=()):
-    """Unnormalised image embeddings; `ctx` is appended to the patches, `deep[i]` replaces it."""
-    vision = model.vision_model
-    x = vision.embeddings(pixels)
-    n = 0
-    if ctx is not None:
-        n = ctx.shape[-2]
-        x = torch.cat([x, ctx.expand(len(x), -1, -1)], dim=1)
-    x = vision.pre_layrnorm(x)
-    for index, layer in enumerate(vision.encoder.layers):
-        if 0 < index <= len(deep):
-            x = torch.cat([x[:, :-n], deep[index - 1].expand(len(x), -1, -1)], dim=1)
-        x = layer(x, attention_mask=None)
-    return model.visual_projection(vision.post_layernorm(x[:, 0]))
+    def views(**options):
+        yield made[0]
 
+    class Support(SimpleNamespace):
+        def __len__(self):
+            return size
 
-def cosine_logits(model, images, texts):
-    """Scaled cosines of unnormalised embeddings."""
-    images, texts = F.normalize(images, dim=-1), F.normalize(texts, dim=-1)
-    return model.logit_scale.exp().detach() * images @ texts.T
+    return Support(
+        classnames=names,
+        labels=made[0][1],
+        made=made,
+        batches=endless,
+        augmented_once=views,
+        plain=views,
+    )

@@ -116,7 +116,7 @@ def vocabulary(captions: list[str]) -> list[str]:
 
 
 def optimisers(vision: nn.Module, others: list[nn.Parameter], lr: float) -> list:
-    """Muon for the blocks' matrices, which learns this tower in about half the steps; else AdamW."""
+    """Muon for the blocks' matrices, which learns this tower in half the steps; else AdamW."""
     blocks = {id(p) for n, p in vision.named_parameters() if "layers" in n and p.ndim == 2}
     matrices = [p for p in vision.parameters() if id(p) in blocks]
     rest = [p for p in vision.parameters() if id(p) not in blocks]

@@ -3,8 +3,8 @@
     python tools/training_list.py package work/icons work/pairs
 
 Writes the bitmaps and captions for ``pretrain.py``, and ``training_list.txt.gz`` and
-``training_list.safetensors.gz`` beside this file: set and name of each training icon, and the hashes
-by which ``tests/test_assets.py`` proves that none of them is in the suite.
+``training_list.safetensors.gz`` beside this file: set and name of each training icon, and the
+hashes by which ``tests/test_assets.py`` proves that none of them is in the suite.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TRAINING_EMOJI = ("twemoji", "fxemoji", "streamline-emojis")
 PER_SET = 4
 """Drawings of one caption taken from one set: some sets draw a home in eight sizes."""
 NEAR = 0.035
-"""Root mean square difference of two 8x8 grey thumbnails, of 1, under which they count as near-duplicates."""
+"""Root mean square difference, of 1, of two 8x8 grey thumbnails that count as near-duplicates."""
 
 
 def on_white(pixels: np.ndarray) -> np.ndarray:

@@ -7,6 +7,7 @@ need ShotFit, the data below the same root, and the backbone.
 """
 
 import contextlib
+import importlib
 import logging
 import os
 import socket
@@ -95,14 +96,15 @@ def _connected(options: RayOptions) -> Iterator[Any]:
     _start(ray, options.address)
     # A lost node's last log lines would be printed on standard output, among our own; Ray has no
     # option for that, and where this switch is gone nothing else changes.
-    ray._private.worker._worker_logs_enabled = False
+    worker: Any = importlib.import_module("ray._private.worker")
+    worker._worker_logs_enabled = False
     try:
         _check_capacity(ray, options)
         yield ray
     finally:
         # In this order: shutting down prints what was held back.
         ray.shutdown()
-        ray._private.worker._worker_logs_enabled = True
+        worker._worker_logs_enabled = True
 
 
 def _start(ray: Any, address: str | None) -> None:

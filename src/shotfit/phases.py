@@ -52,7 +52,7 @@ class PhaseBreak:
     """Standard error of a smoothed novel accuracy."""
 
 
-def smooth(values: Sequence[float], window: int) -> np.ndarray:
+def smooth(values: Sequence[float] | np.ndarray, window: int) -> np.ndarray:
     """Local straight-line fits over `window` neighbours, at the ends over the nearest ones.
 
     A straight line, not a mean: a mean would flatten the steep start that most curves have.

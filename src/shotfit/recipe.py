@@ -112,6 +112,9 @@ def adapt(
         method.setup(support)
         for phase, training in enumerate(trainings):
             method.begin_phase(phase)
+            # A rate that the user gave is meant as given.
+            if "lr" not in stage.training:
+                training = method.suited(training)
             for step in train(method, support, training):
                 if observe is not None:
                     observe(method, number, step)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from shotfit.data.loading import SupportSet
 from shotfit.errors import UsageError
+from shotfit.execution import execution, micro_batch
 from shotfit.methods.base import Method, TrainConfig
 
 
@@ -43,28 +44,36 @@ def train(method: Method, support: SupportSet, config: TrainConfig) -> Iterator[
     scaler = torch.amp.GradScaler(device.type, enabled=config.precision == "fp16")
     autocast = _autocast(device, config.precision)
     batches = method.batches(support, config.batch_size, config.drop_last)
+    size = micro_batch(method, config)
     method.train()
     iteration = 0
-    while iteration < total:
-        inputs, labels = next(batches)
-        inputs, labels = inputs.to(device), labels.to(device)
-        lr = learning_rate(config, iteration, total, per_epoch)
-        for group in optimizer.param_groups:
-            group["lr"] = lr
-        with autocast:
-            output = method.loss(inputs, labels, support.classnames)
-        optimizer.zero_grad(set_to_none=True)
-        scaler.scale(output.loss).backward()
-        if iteration == 0:
-            _check_gradients(method)
-        scale = scaler.get_scale()
-        scaler.step(optimizer)
-        scaler.update()
-        # With fp16 an overflow skips the update: neither counted nor scheduled (its code).
-        if scaler.get_scale() < scale:
-            continue
-        iteration += 1
-        yield _report(output.loss, output.logits, labels, iteration, total, lr)
+    with execution(method, config):
+        while iteration < total:
+            inputs, labels = next(batches)
+            # Asynchronous where the loader has pinned the batch.
+            inputs, labels = (x.to(device, non_blocking=True) for x in (inputs, labels))
+            lr = learning_rate(config, iteration, total, per_epoch)
+            for group in optimizer.param_groups:
+                group["lr"] = lr
+            optimizer.zero_grad(set_to_none=True)
+            measured = torch.zeros(2, device=device)
+            for part, answers in zip(inputs.split(size), labels.split(size), strict=True):
+                share = len(answers) / len(labels)
+                with autocast:
+                    output = method.loss(part, answers, support.classnames)
+                scaler.scale(output.loss if share == 1 else output.loss * share).backward()
+                measured += share * _measure(output.loss, output.logits, answers)
+            if iteration == 0:
+                _check_gradients(method)
+            scale = scaler.get_scale()
+            scaler.step(optimizer)
+            scaler.update()
+            # With fp16 an overflow skips the update: neither counted nor scheduled (its code).
+            if scaler.get_scale() < scale:
+                _check_scale(scaler.get_scale())
+                continue
+            iteration += 1
+            yield _report(measured, iteration, total, lr)
 
 
 def updates_per_epoch(config: TrainConfig, images: int) -> int:
@@ -126,13 +135,23 @@ def _check_gradients(method: Method) -> None:
     assert not missing, f"no gradient reached {', '.join(missing)}"
 
 
-def _report(
-    loss: Tensor, logits: Tensor, labels: Tensor, iteration: int, total: int, lr: float
-) -> TrainStep:
-    value = loss.item()
-    if not math.isfinite(value):
+def _check_scale(scale: float) -> None:
+    """An overflow now and then is how fp16 is meant to be; one at every scale is no overflow."""
+    if scale < 2**-14:
+        raise FloatingPointError("The loss is not finite at any scale in fp16: use bf16 or fp32.")
+
+
+def _measure(loss: Tensor, logits: Tensor, labels: Tensor) -> Tensor:
+    """Loss and accuracy (percent) of a batch, left on the device."""
+    correct = (logits.detach().argmax(dim=-1) == labels).float().mean()
+    return torch.stack([loss.detach().float(), 100 * correct])
+
+
+def _report(measured: Tensor, iteration: int, total: int, lr: float) -> TrainStep:
+    # One transfer for both numbers: on an accelerator each is a wait for the step to end.
+    loss, accuracy = measured.tolist()
+    if not math.isfinite(loss):
         raise FloatingPointError(
-            f"The loss is {value} at iteration {iteration}: lower the learning rate, or use fp32."
+            f"The loss is {loss} at iteration {iteration}: lower the learning rate, or use fp32."
         )
-    correct = (logits.detach().argmax(dim=-1) == labels).float().mean().item()
-    return TrainStep(iteration, total, value, 100 * correct, lr)
+    return TrainStep(iteration, total, loss, accuracy, lr)

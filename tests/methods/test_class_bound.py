@@ -4,16 +4,16 @@ import dataclasses
 
 import pytest
 import torch
-from torch.nn import functional as F
-
 from conftest import make_backbone
+from torch.nn import functional as F
+from written_out_clip import NAMES, PlainCLIP, fixed_support, pictures
+
 from shotfit.errors import UsageError
 from shotfit.layers.templates import IMAGENET_TEMPLATES
 from shotfit.methods import get_method
 from shotfit.methods.base import TaskFacts, TrainConfig
 from shotfit.recipe import Recipe, Stage, adapt, plan
 from shotfit.training import total_iterations, train
-from written_out_clip import NAMES, PlainCLIP, fixed_support, pictures
 
 CLASSES = len(NAMES)
 PAIR = ("a photo of a {}.", "art of the {}.")

@@ -5,10 +5,11 @@ import math
 
 import pytest
 import torch
+from conftest import SPEC, make_backbone
 from torch.nn import functional as F
 from transformers import CLIPConfig, CLIPModel
+from written_out_clip import NAMES, PlainCLIP, fixed_support, pictures
 
-from conftest import SPEC, make_backbone
 from shotfit.backbone import Backbone
 from shotfit.errors import UsageError
 from shotfit.layers.adapters import ParallelAdapter, kaiming_linear
@@ -16,7 +17,6 @@ from shotfit.layers.lora import SeededDropout
 from shotfit.methods import get_method
 from shotfit.methods.base import TaskFacts, TrainConfig
 from shotfit.training import total_iterations, train
-from written_out_clip import NAMES, PlainCLIP, fixed_support, pictures
 
 FACTS = TaskFacts("shapes", "base_to_novel", shots=16, classes=3, images=6)
 

@@ -8,9 +8,8 @@ split at commas. Positional arguments therefore come before such an option, or a
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
-import click
 from typer.core import TyperCommand
 
 _NUMBER = re.compile(r"-\.?\d")
@@ -24,7 +23,7 @@ class ListCommand(TyperCommand):
 
     implied: ClassVar[Mapping[str, str]] = {}
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Spreads the lists before the usual parsing."""
         lists = {
             name

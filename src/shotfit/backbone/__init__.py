@@ -11,20 +11,37 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from shotfit.backbone.activation import recomputed
 from shotfit.backbone.tower import Block, Tower
+from shotfit.config import from_dict
 from shotfit.data.images import ImageSpec
 from shotfit.errors import DataError, UsageError
 
 EMBEDDED = {"iconclip": Path(__file__).parent.parent / "assets" / "iconclip"}
 """Models inside the package, by name."""
+NOT_FAMILIES = ("activation", "int8", "prompts", "tower")
+# What the text tower may keep of its prompts for the gradient; beyond it, prompts are computed
+# again in the backward pass, so that memory does not grow with the number of classes.
+TEXT_BYTES = 1 << 30
 
 __all__ = ["EMBEDDED", "Backbone", "Block", "Tower"]
+
+
+@dataclass(frozen=True)
+class Hints:
+    """What a checkpoint asks of training, in its `shotfit.json`; the published values otherwise."""
+
+    crop_scale_min: float = 0.0
+    """Training crops keep at least this share of an image's area, whatever the method allows."""
+    classifier_lr_scale: float = 1.0
+    """Factor on the second stage's learning rate."""
 
 
 class Backbone(nn.Module):
@@ -58,6 +75,7 @@ class Backbone(nn.Module):
         bias = torch.zeros(()) if logit_bias is None else logit_bias.detach().clone().reshape(())
         self.logit_bias = nn.Parameter(bias)
         self.image_spec = image_spec
+        self.hints = Hints()
         self.name = name
         self.revision = revision
         self._prepared: dict[tuple[str, ...], Any] = {}
@@ -98,20 +116,44 @@ class Backbone(nn.Module):
         if not unique:
             groups = () if context is None else context.shape[:-2]
             return torch.zeros(*groups, 0, self.dim, device=self.device)
-        prepared = self._prepared.get(unique)
-        if prepared is None or prepared.ids.device != self.device:
-            prepared = self.text.prepare(self.tokenize(unique)).to(self.device)
-            # What texts become does not depend on weights, so it cannot go stale; a handful of
-            # class lists is all that a run asks for.
-            if len(self._prepared) >= 16:
-                self._prepared.clear()
-            self._prepared[unique] = prepared
-        embeds = self.text(prepared, context, deep)
+        groups = len(context) if context is not None and context.dim() == 3 else 1
+        left = TEXT_BYTES // (groups * self.text.token_bytes)
+        parts = []
+        for prompts in self._prompts(unique):
+            # Hooks on the tower renew what lasts one pass (LoRA's dropout): once for all chunks.
+            encode = self.text.forward if parts else self.text
+            left -= prompts.ids.numel()
+            if left >= 0 or len(parts) == 0:
+                parts.append(encode(prompts, context, deep))
+            else:
+                parts.append(recomputed(encode, prompts, context, deep))
+        embeds = parts[0] if len(parts) == 1 else torch.cat(parts, dim=-2)
         if len(unique) == len(texts):
             return embeds
         position = {text: index for index, text in enumerate(unique)}
         rows = torch.tensor([position[text] for text in texts], device=self.device)
         return embeds.index_select(-2, rows)
+
+    def _prompts(self, unique: tuple[str, ...]) -> list[Any]:
+        """The texts as the tower takes them, in chunks of a quarter of `TEXT_BYTES`."""
+        chunks = self._prepared.get(unique)
+        if chunks is None or chunks[0].ids.device != self.device:
+            limit = TEXT_BYTES // (4 * self.text.token_bytes)
+            pending: list[list[list[int]]] = [[]]
+            used = 0
+            for tokens in self.tokenize(unique):
+                used += len(tokens)
+                if used > limit and pending[-1]:
+                    pending.append([])
+                    used = len(tokens)
+                pending[-1].append(tokens)
+            chunks = [self.text.prepare(tokens).to(self.device) for tokens in pending]
+            # What texts become does not depend on weights, so it cannot go stale; a handful of
+            # class lists is all that a run asks for.
+            if len(self._prepared) >= 16:
+                self._prepared.clear()
+            self._prepared[unique] = chunks
+        return chunks
 
     @classmethod
     def from_pretrained(cls, name: str, revision: str | None = None) -> "Backbone":
@@ -144,9 +186,11 @@ class Backbone(nn.Module):
             raise DataError(f"Cannot load the model {name!r} from {folder}: {error}") from error
         if not (folder / "tokenizer_config.json").is_file() or len(tokenizer) < 10:
             raise DataError(f"The model folder {folder} has no usable tokenizer files.")
-        return cls.from_model(
+        backbone = cls.from_model(
             model, tokenizer, _image_spec(folder), name=name, revision=revision or "", family=family
         )
+        backbone.hints = _hints(folder)
+        return backbone
 
     @classmethod
     def from_model(
@@ -204,7 +248,7 @@ def _check_weights(name: str, folder: Path) -> None:
 
 def _family(model_type: str) -> Any:
     module = f"{__name__}.{model_type}"
-    if importlib.util.find_spec(module) is None or model_type in ("tower", "prompts"):
+    if importlib.util.find_spec(module) is None or model_type in NOT_FAMILIES:
         raise UsageError(
             f"Models of type {model_type!r} are not supported; "
             "a CLIP or fixed-resolution SigLIP dual encoder is needed."
@@ -290,3 +334,13 @@ def _image_spec(folder: Path) -> ImageSpec:
         mean=tuple(facts.get("image_mean", default.mean)),
         std=tuple(facts.get("image_std", default.std)),
     )
+
+
+def _hints(folder: Path) -> Hints:
+    path = folder / "shotfit.json"
+    if not path.is_file():
+        return Hints()
+    try:
+        return from_dict(Hints, json.loads(path.read_text(encoding="utf-8")))
+    except ValueError as error:
+        raise DataError(f"{path} cannot be used: {error}") from error

@@ -8,10 +8,10 @@ end, their shared prefix lies there once, and the last block computes only the t
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.utils.checkpoint import checkpoint
+
+from shotfit.backbone.activation import quick_gelu, recomputed
 
 
 class Layout(Protocol):
@@ -75,13 +75,16 @@ class Block(nn.Module):
 class Tower(nn.Module):
     """A stack of blocks; the family's embedding before it and pooling after it are its own."""
 
-    def __init__(self, blocks: Sequence[nn.Module], width: int) -> None:
+    def __init__(self, blocks: Sequence[Block], width: int) -> None:
         super().__init__()
         self.blocks = nn.ModuleList(blocks)
         self.width = width
         # Recompute activations in the backward pass instead of keeping them: less memory, one more
         # forward pass.
         self.checkpointing = False
+        # About what a training step keeps of one token for the gradient, in bytes at fp32: per
+        # block both residual states, queries, keys, values, the attended token, the hidden layer.
+        self.token_bytes = 4 * sum(6 * width + block.fc1.out_features for block in blocks)
 
     def run_blocks(
         self,
@@ -96,8 +99,8 @@ class Tower(nn.Module):
             if replace is not None and index > 0:
                 tokens = replace(tokens, index)
             read = read_last and index == len(self.blocks) - 1
-            if self.checkpointing and torch.is_grad_enabled():
-                tokens = checkpoint(block, tokens, layout, read, use_reentrant=False)
+            if self.checkpointing:
+                tokens = recomputed(block, tokens, layout, read)
             else:
                 tokens = block(tokens, layout, read)
         return tokens
@@ -106,12 +109,16 @@ class Tower(nn.Module):
 def block_from(layer: Any, heads: int) -> Block:
     """A `Block` of a transformers encoder layer; CLIP and SigLIP name its modules alike."""
     attention, mlp = layer.self_attn, layer.mlp
+    activation = mlp.activation_fn
+    # By name: importing transformers takes seconds, and some errors come before it is needed.
+    if type(activation).__name__ == "QuickGELUActivation":
+        activation = quick_gelu
     names = ("q_proj", "k_proj", "v_proj", "out_proj")
     return Block(
         norms=(layer.layer_norm1, layer.layer_norm2),
         projections={name: getattr(attention, name) for name in names},
         mlp=(mlp.fc1, mlp.fc2),
-        activation=mlp.activation_fn,
+        activation=activation,
         heads=heads,
     )
 

@@ -74,6 +74,14 @@ class TrainConfig:
     warmup_epochs: int = 0
     warmup_lr: float = 1e-5
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
+    # Images per forward pass: gradients add up to the whole batch's, in less memory. "auto" takes
+    # as many as the memory that is free now should hold.
+    micro_batch: int | Literal["auto"] | None = None
+    # Compute activations of the image tower again in the backward pass: a third more arithmetic,
+    # a tenth of the memory.
+    checkpointing: bool = False
+    # Compile the blocks of the image tower; pays off over some hundred iterations.
+    compile: bool = False
 
 
 def dassl(**changes) -> TrainConfig:
@@ -123,6 +131,8 @@ class Method(nn.Module):
     first_stage: ClassVar[bool] = True
     # The share of a two-stage budget that goes to this method as the first stage (paper, alpha).
     first_fraction: ClassVar[float] = 0.6
+    # The loss is a mean over images, so that a batch's is the mean of its parts'.
+    mean_over_images: ClassVar[bool] = True
     # Bounds of the training crop's share of the image's area.
     crop_scale: ClassVar[tuple[float, float]] = (0.08, 1.0)
 
@@ -195,9 +205,19 @@ class Method(nn.Module):
 
     def batches(self, support: SupportSet, batch_size: int, drop_last: bool) -> Iterator[Batch]:
         """Endless training batches: what `loss` takes, and labels."""
-        return support.batches(batch_size, drop_last=drop_last, crop_scale=self.crop_scale)
+        return support.batches(batch_size, drop_last=drop_last, crop_scale=self.crops)
+
+    def suited(self, training: TrainConfig) -> TrainConfig:
+        """`training` as the backbone's hints ask for it."""
+        return training
 
     # What follows is shared by methods and not meant to be overridden.
+
+    @property
+    def crops(self) -> tuple[float, float]:
+        """Bounds of the training crops: the method's, within what the backbone asks for."""
+        smallest, largest = self.crop_scale
+        return max(smallest, self.backbone.hints.crop_scale_min), largest
 
     def prompt(self, name: str) -> str:
         """The text that stands for a class. Underscores are spaces to every method but TaskRes."""

@@ -16,7 +16,7 @@ and training the classifier; `inner_dropout=True` does so.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -126,6 +126,12 @@ class LinearClassifier(Method):
         """2SFS's optimiser; the recipe sets the number of iterations."""
         return (TrainConfig(),)
 
+    def suited(self, training: TrainConfig) -> TrainConfig:
+        """With the factor that a backbone asks for: how far one step moves a logit depends on its
+        logit scale and dimension, s sqrt(d), which are not CLIP's in every model."""
+        factor = self.backbone.hints.classifier_lr_scale
+        return replace(training, lr=training.lr * factor)
+
     def learned_names(self) -> list[str]:
         """The rows and what the wrapped method learned, although that is frozen by now."""
         return ["weight", *self._inner_learned] if "weight" in self._parameters else []
@@ -140,5 +146,5 @@ class LinearClassifier(Method):
 
     def _encode_pass(self, support: SupportSet) -> Tensor:
         device = self.backbone.device
-        batches = support.augmented_once()
+        batches = support.augmented_once(crop_scale=self.crops)
         return torch.cat([self.encode_images(pixels.to(device)) for pixels, _ in batches])

@@ -65,7 +65,7 @@ class LPPlusPlus(Method):
         self._features = torch.cat(
             [
                 self.encode_images(pixels.to(device))
-                for pixels, _ in support.augmented_once(crop_scale=self.crop_scale)
+                for pixels, _ in support.augmented_once(crop_scale=self.crops)
             ]
         )
         one_hot = F.one_hot(support.labels.to(device), len(self.trained_names))

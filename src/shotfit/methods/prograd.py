@@ -62,6 +62,8 @@ class ProGrad(Method):
     """ProGrad (see the module's docstring)."""
 
     Config = ProGradConfig
+    # Which part of the gradient is kept depends on the whole batch.
+    mean_over_images = False
     starts_at_zero_shot = False
     first_fraction = 0.3
 

@@ -90,7 +90,7 @@ class TipAdapter(Method):
             torch.cat(
                 [
                     self.backbone.encode_image(pixels.to(device))
-                    for pixels, _ in support.augmented_once(crop_scale=self.crop_scale)
+                    for pixels, _ in support.augmented_once(crop_scale=self.crops)
                 ]
             )
             for _ in range(self.config.passes)

@@ -10,7 +10,7 @@ from shotfit.apps import options
 
 
 def demo(
-    task: Annotated[str, typer.Option(help="An embedded task (see list-datasets).")] = "animals",
+    task: Annotated[str, typer.Option(help="An embedded task (see list-datasets).")] = "activities",
     shots: Annotated[int, typer.Option(min=1, help="Images per class.")] = 4,
     seed: Annotated[int, typer.Option(help="Decides shots and order.")] = 1,
     out: Annotated[Path, typer.Option(help="Folder for the picture and the classifier.")] = Path(

@@ -1,0 +1,111 @@
+"""How a training step is carried out, which changes its cost and not its numbers."""
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+
+from shotfit.errors import UsageError
+from shotfit.methods.base import Method, TrainConfig
+
+# The share of free memory that "auto" plans with: the rest is for text, weights and other programs.
+AUTO_SHARE = 0.5
+
+
+@contextmanager
+def execution(method: Method, config: TrainConfig) -> Iterator[None]:
+    """Recomputation and compilation as `config` asks for them, undone at the end.
+
+    Raises:
+        UsageError: when compiling needs a compiler that this machine does not have.
+    """
+    vision = method.backbone.vision
+    before = vision.checkpointing
+    if config.compile:
+        check_compiler(method.backbone.device)
+    try:
+        vision.checkpointing = before or config.checkpointing
+        if config.compile:
+            for block in vision.blocks:
+                block.compile()
+        yield
+    finally:
+        vision.checkpointing = before
+        if config.compile:
+            for block in vision.blocks:
+                block._compiled_call_impl = None
+
+
+@contextmanager
+def determinism(enabled: bool = True) -> Iterator[None]:
+    """Kernels whose sums do not depend on timing, where there is a choice; undone at the end.
+
+    On a CPU results repeat anyway for a number of threads. On CUDA, the workspace setting that
+    cuBLAS needs must be made before its first call, hence before the model is moved there.
+    """
+    before = torch.are_deterministic_algorithms_enabled()
+    if enabled:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before)
+
+
+def micro_batch(method: Method, config: TrainConfig) -> int:
+    """Images per forward pass.
+
+    Raises:
+        UsageError: for a size below 1, or a method whose loss cannot be taken apart.
+    """
+    size = config.micro_batch
+    if size is None:
+        return config.batch_size
+    if not method.mean_over_images:
+        if size == "auto":
+            return config.batch_size
+        raise UsageError(
+            f"{type(method).__name__} needs the whole batch at once: leave out micro_batch, "
+            "and use checkpointing to save memory."
+        )
+    if size == "auto":
+        vision = method.backbone.vision
+        image = vision.position_embedding.shape[0] * vision.token_bytes
+        size = int(AUTO_SHARE * free_memory_bytes(method.backbone.device) / image)
+        return max(1, min(config.batch_size, size))
+    if size < 1:
+        raise UsageError(f"micro_batch must be at least 1, got {size}.")
+    return min(size, config.batch_size)
+
+
+def free_memory_bytes(device: torch.device) -> int:
+    """What could be taken now on a device; where the system does not say, a cautious 4 GB."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    table = Path("/proc/meminfo")
+    if table.is_file():
+        for line in table.read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    return 4 << 30
+
+
+def check_compiler(device: torch.device) -> None:
+    """Compiled code for a processor goes through C++.
+
+    Raises:
+        UsageError: when there is no compiler.
+    """
+    if device.type != "cpu" or sys.platform == "win32":
+        return
+    names = [os.environ.get("CXX", ""), "g++", "clang++", "c++"]
+    if not any(name and shutil.which(name) for name in names):
+        raise UsageError(
+            "compile needs a C++ compiler on a CPU and none was found: install g++ or clang++ "
+            "(or name one in CXX), or leave compile out."
+        )

@@ -1,0 +1,166 @@
+"""Exact savings: less time or memory, and the same numbers as the plain way."""
+
+import dataclasses
+import itertools
+
+import pytest
+import torch
+from conftest import make_backbone, make_support
+
+from shotfit import backbone as backbone_module
+from shotfit.backbone.activation import quick_gelu
+from shotfit.errors import UsageError
+from shotfit.execution import check_compiler, micro_batch
+from shotfit.layers.lora import SeededDropout
+from shotfit.methods import get_method, list_methods
+from shotfit.methods.base import TaskFacts, TrainConfig
+from shotfit.training import train
+
+FACTS = TaskFacts("shapes", "base_to_novel", shots=4, classes=3, images=12)
+TRAINED = [name for name in list_methods() if get_method(name).published_training(FACTS)]
+TOLERANCE = 1e-5
+
+
+def relative(ours, theirs):
+    return ((ours - theirs).abs().max() / theirs.abs().max()).item()
+
+
+def test_quick_gelu_and_its_gradient():
+    x = torch.linspace(-30, 30, 1001, dtype=torch.float64, requires_grad=True)
+    weight = torch.linspace(-1, 1, 1001, dtype=torch.float64)
+    plain = x * torch.sigmoid(1.702 * x)
+    (expected,) = torch.autograd.grad((plain * weight).sum(), x)
+    (ours,) = torch.autograd.grad((quick_gelu(x) * weight).sum(), x)
+    assert relative(quick_gelu(x), plain) < 1e-12
+    assert relative(quick_gelu(x.detach()), plain) < 1e-12
+    assert relative(ours, expected) < 1e-12
+
+
+def kept_bytes(function, parameters=()):
+    """Bytes that autograd keeps of what `function` computes, each storage once, without weights."""
+    weights = {p.untyped_storage().data_ptr() for p in parameters}
+    storages = {}
+
+    def pack(tensor):
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in weights:
+            storages[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        result = function()
+    return sum(storages.values()), result
+
+
+def test_quick_gelu_keeps_its_input_alone():
+    x = torch.randn(64, 64, requires_grad=True)
+    ours, _ = kept_bytes(lambda: quick_gelu(x))
+    plain, _ = kept_bytes(lambda: x * torch.sigmoid(1.702 * x))
+    assert ours == x.numel() * 4
+    assert plain >= 2 * ours
+
+
+def text_gradients(names):
+    # In float64, so that only a wrong sum is an error and no other order of adding.
+    backbone = make_backbone().double().requires_grad_(True)
+    prompts = [f"a photo of a {name}." for name in names]
+    kept, embeds = kept_bytes(lambda: backbone.encode_text(prompts), backbone.parameters())
+    (embeds * torch.linspace(-1, 1, embeds.numel()).view_as(embeds)).sum().backward()
+    gradients = [p.grad for p in backbone.text.blocks.parameters()]
+    return kept, embeds.detach(), gradients
+
+
+def test_text_in_chunks_is_the_same_in_bounded_memory(monkeypatch):
+    names = [f"thing {number} {'long ' * (number % 3)}" for number in range(60)]
+    whole_bytes, whole, expected = text_gradients(names)
+    # Room for about a third of these prompts, five in a chunk.
+    room = 20 * 6 * make_backbone().text.token_bytes
+    monkeypatch.setattr(backbone_module, "TEXT_BYTES", room)
+    few_bytes, _, _ = text_gradients(names[:30])
+    chunked_bytes, chunked, gradients = text_gradients(names)
+    assert relative(chunked, whole) < 1e-12
+    for ours, theirs in zip(gradients, expected, strict=True):
+        # A key's bias moves all scores of a softmax alike: its gradient is rounding alone.
+        assert (ours - theirs).abs().max() < 1e-11
+    assert chunked_bytes < 0.7 * whole_bytes
+    assert chunked_bytes < 1.2 * few_bytes
+    with torch.no_grad():
+        prompts = [f"a photo of a {name}." for name in names]
+        assert relative(make_backbone().double().encode_text(prompts), whole) < 1e-12
+
+
+def curve(name, task, **changes):
+    method = get_method(name)(
+        make_backbone(),
+        get_method(name).published_config(FACTS),
+        generator=torch.Generator().manual_seed(1),
+    )
+    support = make_support(task)
+    method.setup(support)
+    losses = []
+    for phase, training in enumerate(get_method(name).published_training(FACTS)):
+        method.begin_phase(phase)
+        training = dataclasses.replace(training, iterations=3, epochs=None, batch_size=8, **changes)
+        losses += [(step.loss, step.accuracy) for step in train(method, support, training)]
+    return torch.tensor(losses)
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_recomputation_gives_the_same_curve(name, task):
+    assert relative(curve(name, task, checkpointing=True), curve(name, task)) < TOLERANCE
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_micro_batches_add_up_to_the_batch(name, task, monkeypatch):
+    # A mask is drawn per forward pass, so that dropout cannot be the same in parts.
+    monkeypatch.setattr(SeededDropout, "__call__", lambda self, x, layer: x)
+    if not get_method(name).mean_over_images:
+        with pytest.raises(UsageError, match="whole batch"):
+            curve(name, task, micro_batch=3)
+        return
+    assert relative(curve(name, task, micro_batch=3), curve(name, task)) < TOLERANCE
+
+
+def test_auto_takes_what_free_memory_holds(monkeypatch, backbone):
+    method = get_method("layernorm")(backbone)
+    config = TrainConfig(micro_batch="auto")
+    image = backbone.vision.position_embedding.shape[0] * backbone.vision.token_bytes
+    for free, expected in ((0, 1), (10 * image, 5), (1000 * image, 32)):
+        monkeypatch.setattr("shotfit.execution.free_memory_bytes", lambda device, free=free: free)
+        assert micro_batch(method, config) == expected
+    with pytest.raises(UsageError, match="micro_batch"):
+        micro_batch(method, TrainConfig(micro_batch=0))
+
+
+def test_estimate_of_kept_bytes_is_near_what_is_kept():
+    """What "auto" and the text tower plan with, against what autograd keeps."""
+    backbone = make_backbone(vision_blocks=6)
+    method = get_method("layernorm")(backbone)
+    pixels = torch.randn(4, 3, 32, 32)
+    kept, _ = kept_bytes(lambda: method.encode_images(pixels), method.parameters())
+    tokens = 4 * backbone.vision.position_embedding.shape[0]
+    # The last block keeps less, since only one token of an image passes it whole.
+    assert 0.75 < kept / (tokens * backbone.vision.token_bytes) < 1.1
+
+
+def test_compiling_without_a_compiler_says_what_to_do(monkeypatch):
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    with pytest.raises(UsageError, match=r"g\+\+"):
+        check_compiler(torch.device("cpu"))
+
+
+def test_fp16_gives_up_when_no_scale_is_small_enough(task, monkeypatch):
+    method = get_method("layernorm")(make_backbone())
+    support = make_support(task)
+    calls = itertools.count()
+    loss = type(method).loss
+
+    def overflowing(self, *arguments):
+        next(calls)
+        output = loss(self, *arguments)
+        return dataclasses.replace(output, loss=output.loss * float("inf"))
+
+    monkeypatch.setattr(type(method), "loss", overflowing)
+    with pytest.raises(FloatingPointError, match="any scale"):
+        list(train(method, support, TrainConfig(iterations=2, precision="fp16")))
+    assert next(calls) < 60

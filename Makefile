@@ -45,6 +45,17 @@ $(STAMP):
 	@"$(BIN)/python" -m pip install --quiet --disable-pip-version-check --constraint "$(SOURCE)/constraints.txt" --editable "$(SOURCE)[dev]"
 	@rm -f "$(VENV)"/.installed-* && touch "$@"
 
+# Both keep what is done and go on when run again; on two cores the first takes 20 minutes, the
+# second 30.
+.PHONY: dynamics stopping-study
+dynamics: setup
+	@$(RUN) "$(BIN)/python" -m shotfit dynamics --method layernorm lora bitfit \
+		--data animals interface digits --iterations 600 --every 20 --lr 1e-3 --batch-size 16 \
+		--seeds 1 2 3 --out docs/figures
+stopping-study: setup
+	@$(RUN) "$(BIN)/python" benchmarks/stopping_study.py
+	@$(RUN) "$(BIN)/python" benchmarks/stopping_policies.py --write docs/stopping.md
+
 .PHONY: golden
 golden: setup
 	@cd "$(SOURCE)" && PYTHONPATH=tests:src "$(BIN)/python" tests/golden_curves.py $(NAME)

@@ -1,6 +1,7 @@
 """What the records of `stopping_study.py` say of each policy: chosen alpha, accuracy, intervals.
 
-    python benchmarks/stopping_policies.py [--results results/stopping]
+    python benchmarks/stopping_policies.py                          # prints the tables
+    python benchmarks/stopping_policies.py --write docs/stopping.md # puts them into the page
 
 A rule's threshold is chosen on the other tasks, both methods and all seeds of them, for every task
 anew: no task's numbers decide its own alpha. "best alpha in hindsight" is chosen on each cell's
@@ -13,12 +14,13 @@ import statistics
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from shotfit.stopping import MAX_FRACTION, MIN_FRACTION
+from shotfit.stopping import MAX_FRACTION, MIN_FRACTION, best_fraction
 
 PUBLISHED = {"layernorm": 0.6, "lora": 0.3}
 # 97.5 % points of Student's t, by degrees of freedom.
 STUDENT = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179)
 DIRECTIONS = {"evidence": 1, "drift": 1, "fit": 1}
+START, END = "<!-- study -->", "<!-- end of study -->"
 Policy = Callable[[dict], float]
 
 
@@ -43,11 +45,8 @@ def stopped(record: dict, signal: str, threshold: float) -> float:
 
 
 def held_out(record: dict) -> float:
-    """`stopping.LeaveClassesOut`'s choice from its kept curve."""
-    curve = record["leave_classes_out"]
-    around = [[v for _, v in curve[max(0, i - 1) : i + 2]] for i in range(len(curve))]
-    best = max(range(len(curve)), key=lambda i: sum(around[i]) / len(around[i]))
-    return min(MAX_FRACTION, max(MIN_FRACTION, curve[best][0]))
+    """`stopping.LeaveClassesOut`'s choice, from its kept curve."""
+    return best_fraction([(fraction, score) for fraction, score in record["leave_classes_out"]])
 
 
 def calibrated(records: Sequence[dict], signal: str) -> Policy:
@@ -152,18 +151,38 @@ def _line(name: str, rows: list[tuple[dict, dict, float]]) -> str:
     return f"| {name} | {' | '.join(numbers)} |"
 
 
+def costs(records: Sequence[dict]) -> str:
+    """What deciding takes, in shares of the longest first stage's seconds."""
+    lines = ["| cost of | share of the longest first stage |", "| --- | ---: |"]
+    for name in ("leave_classes_out", *DIRECTIONS):
+        shares = [r["seconds"][name] / r["seconds"]["first_stage"] for r in records]
+        lines.append(f"| {name.replace('_', ' ')} | {statistics.median(shares):.3f} |")
+    return "\n".join(lines)
+
+
+def shipped(records: Sequence[dict]) -> str:
+    """The thresholds that all tasks together would choose."""
+    chosen = (f"{name} {best_threshold(records, name):.4g}" for name in DIRECTIONS)
+    return f"Thresholds from all tasks together: {', '.join(chosen)}."
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--results", type=Path, default=Path("results/stopping"))
-    parser.add_argument("--thresholds", action="store_true", help="those of all tasks together")
+    parser.add_argument("--write", type=Path, help="page to put the tables into")
     options = parser.parse_args()
     records = [json.loads(path.read_text()) for path in sorted(options.results.glob("*.json"))]
     if not records:
         parser.error(f"no records in {options.results}; run benchmarks/stopping_study.py")
-    print(table(records))
-    if options.thresholds:
-        for signal in DIRECTIONS:
-            print(f"{signal}: {best_threshold(records, signal):.4g}")
+    text = "\n\n".join([table(records), costs(records), shipped(records)])
+    if options.write is None:
+        print(text)
+        return
+    before, start, rest = options.write.read_text(encoding="utf-8").partition(START)
+    _, end, after = rest.partition(END)
+    if not start or not end:
+        parser.error(f"{options.write} lacks the marks {START} and {END}")
+    options.write.write_text(f"{before}{start}\n\n{text}\n\n{end}{after}", encoding="utf-8")
 
 
 if __name__ == "__main__":

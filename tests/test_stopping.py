@@ -1,9 +1,11 @@
 """`first_fraction="auto"`: rules see the support set alone, disturb nothing, and decide well."""
 
 import dataclasses
+import importlib.util
 import inspect
 import math
 import random
+from pathlib import Path
 
 import pytest
 import torch
@@ -247,6 +249,64 @@ def test_auto_works_through_a_run(task):
     steps = []
     fitted(task, recipe, steps)
     assert len(steps) == 20
+
+
+# The policies of the study, on records whose answer is known.
+
+
+@pytest.fixture(scope="module")
+def policies():
+    path = Path(__file__).parent.parent / "benchmarks" / "stopping_policies.py"
+    spec = importlib.util.spec_from_file_location("stopping_policies", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def record(task, peak, seed=1):
+    """A cell whose harmonic mean peaks at `peak`, with a drift that equals the fraction."""
+    tenths = [i / 10 for i in range(1, 9)]
+    places = [
+        {"fraction": f, "base": 50.0, "novel": 50.0, "harmonic_mean": 60 - 20 * abs(f - peak)}
+        for f in tenths
+    ]
+    ramp = [[10 * i, i / 20] for i in range(1, 17)]
+    signals = {"drift": ramp, "fit": ramp, "evidence": ramp}
+    return {
+        "task": task,
+        "method": "layernorm",
+        "seed": seed,
+        "options": {"iters_per_shot": 50, "shots": 4},
+        "places": places,
+        "signals": signals,
+        "leave_classes_out": [[f, -abs(f - peak)] for f in (0.0, *tenths)],
+        "published_alpha_own_cosine": None,
+        "seconds": dict.fromkeys(("first_stage", "leave_classes_out", *signals), 1.0),
+    }
+
+
+def test_policies_find_known_places(policies):
+    records = [record(task, 0.3, seed) for task in "abc" for seed in (1, 2)]
+    chosen = {name: policy(records[0]) for name, policy in policies.policies(records).items()}
+    assert chosen["published alpha"] == 0.6
+    assert chosen["best alpha in hindsight"] == chosen["leave classes out"] == 0.3
+    assert chosen["text drift"] == pytest.approx(0.3, abs=0.05)
+    assert "| leave classes out | 0.30 | 50.00 | 50.00 | 60.00 | +6.00 ± 0.00 |" in (
+        policies.table(records)
+    )
+
+
+def test_no_task_decides_its_own_threshold(policies):
+    """A task that wants to stop early is given what the others want."""
+    records = [record("early", 0.1), *(record(task, 0.7) for task in "abc")]
+    rule = policies.calibrated(records, "drift")
+    assert rule(records[0]) == pytest.approx(0.7, abs=0.051)
+
+
+def test_intervals_take_tasks_as_units(policies):
+    mean, half = policies.interval({"a": [1.0, 1.0, 1.0], "b": [3.0]})
+    assert mean == 2
+    assert half == pytest.approx(12.71 * 1.0)
 
 
 def test_vocabulary_names_no_class_of_the_suite():

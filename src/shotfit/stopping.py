@@ -14,7 +14,7 @@ learning rate has not reached its end when the rule fires, and training costs no
 import copy
 import dataclasses
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -239,9 +239,7 @@ class LeaveClassesOut:
         mean = [sum(values) / len(values) for values in zip(*curves, strict=True)]
         last = len(mean) - 1
         self.curve = [(MAX_FRACTION * i / last, value) for i, value in enumerate(mean)]
-        around = [mean[max(0, i - 1) : i + 2] for i in range(last + 1)]
-        best = max(range(last + 1), key=lambda i: sum(around[i]) / len(around[i]))
-        return min(MAX_FRACTION, max(MIN_FRACTION, self.curve[best][0]))
+        return best_fraction(self.curve)
 
     def stop(self, method: Method, step: TrainStep) -> bool:
         """Never: the fraction was decided before."""
@@ -269,6 +267,14 @@ class LeaveClassesOut:
             if step.iteration in checks:
                 scores.append(_right(method, pixels, labels, outside.classnames))
         return scores
+
+
+def best_fraction(curve: Sequence[tuple[float, float]]) -> float:
+    """The fraction at the maximum of (fraction, score) smoothed over three points, in bounds."""
+    scores = [score for _, score in curve]
+    around = [scores[max(0, i - 1) : i + 2] for i in range(len(scores))]
+    best = max(range(len(scores)), key=lambda i: sum(around[i]) / len(around[i]))
+    return min(MAX_FRACTION, max(MIN_FRACTION, curve[best][0]))
 
 
 AUTO: Callable[[], StoppingRule] = LeaveClassesOut

@@ -14,27 +14,33 @@ from shotfit.methods.base import Method, TrainConfig
 
 # The share of free memory that "auto" plans with: the rest is for text, weights and other programs.
 AUTO_SHARE = 0.5
+PRECISIONS = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 @contextmanager
 def execution(method: Method, config: TrainConfig) -> Iterator[None]:
-    """Recomputation and compilation as `config` asks for them, undone at the end.
+    """Recomputation, precision and compilation as `config` asks for them, undone at the end.
 
     Raises:
         UsageError: when compiling needs a compiler that this machine does not have.
     """
     vision = method.backbone.vision
     before = vision.checkpointing
+    blocks = [*vision.blocks, *method.backbone.text.blocks]
     if config.compile:
         check_compiler(method.backbone.device)
     try:
         vision.checkpointing = before or config.checkpointing
+        for block in blocks:
+            block.keep_cast(PRECISIONS[config.precision])
         if config.compile:
             for block in vision.blocks:
                 block.compile()
         yield
     finally:
         vision.checkpointing = before
+        for block in blocks:
+            block.keep_cast(None)
         if config.compile:
             for block in vision.blocks:
                 block._compiled_call_impl = None

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from shotfit import __version__
-from shotfit.backbone import Backbone
+from shotfit.backbone import Backbone, Hints
 from shotfit.config import digest, to_dict
 from shotfit.data import load_dataset
 from shotfit.data.checks import check_split
@@ -82,9 +82,9 @@ def run(
         if observe is not None:
             observe(method, stage, step)
 
-    started = time.perf_counter()
+    started, worked = time.perf_counter(), time.process_time()
     method = fit_task(experiment, task, backbone=backbone, observe=watch, device=device)
-    fitted = time.perf_counter()
+    fitted, working = time.perf_counter(), time.process_time()
     measurable = all(split.examples for split in task.tests.values())
     metrics = evaluate(method, task.tests) if measurable else {}
     record = Record(
@@ -94,15 +94,17 @@ def run(
         status="done",
         metrics=metrics,
         curve=log.curve(),
-        trainable_parameters=log.trainable,
+        # Without a step, what `setup` and `finish` have solved for.
+        trainable_parameters=log.trainable or [trainable_parameters(method)],
         cost={
             "seconds": fitted - started,
+            "processor_seconds": working - worked,
             "evaluation_seconds": time.perf_counter() - fitted,
             "iterations": float(log.count),
             "peak_memory_bytes": float(peak_memory_bytes()),
         },
         split_hash=task.split_hash,
-        environment=environment(),
+        environment={**environment(), **_told(method.backbone.hints)},
     )
     return record, method
 
@@ -188,6 +190,12 @@ def environment() -> dict[str, str]:
     return facts
 
 
+def _told(hints: Hints) -> dict[str, str]:
+    """A checkpoint's hints, where they change training."""
+    told = [f"{key}={value:g}" for key, value in to_dict(hints).items()]
+    return {"hints": ", ".join(told)} if hints != Hints() else {}
+
+
 def reset_peak_memory() -> None:
     """Starts counting peak memory anew, where the system can (Linux, an accelerator)."""
     if torch.cuda.is_available():
@@ -217,7 +225,9 @@ class _Log:
     def add(self, method: Method, stage: int, step: TrainStep) -> None:
         self.count += 1
         while len(self.trainable) <= stage:
-            self.trainable.append(trainable_parameters(method))
+            self.trainable.append(0)
+        # The most over a stage: what trains may differ between its phases.
+        self.trainable[stage] = max(self.trainable[stage], trainable_parameters(method))
         every = max(1, step.total // 200)
         if step.iteration == 1 or step.iteration % every == 0 or step.iteration == step.total:
             self._points.append([stage, step.iteration, step.loss, step.lr])

@@ -32,7 +32,8 @@ class Record:
     trainable_parameters: list[int] = field(default_factory=list)
     """Per stage."""
     cost: dict[str, float] = field(default_factory=dict)
-    """`seconds` of training, `evaluation_seconds`, `iterations`, `peak_memory_bytes`."""
+    """`seconds` of training, `processor_seconds` of it (summed over the processors: other work on
+    the machine hardly adds to it), `evaluation_seconds`, `iterations`, `peak_memory_bytes`."""
     split_hash: str = ""
     environment: dict[str, str] = field(default_factory=dict)
     error: str = ""

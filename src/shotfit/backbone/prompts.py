@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
-from shotfit.backbone.tower import _merge, _split
+from shotfit.backbone.tower import _merge, _split, attention
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,17 +52,17 @@ class PackedPrompts:
         if read:
             queries = _split(q.unsqueeze(2), heads)
             return _merge(
-                F.scaled_dot_product_attention(queries, keys, values, attn_mask=self.end_mask)
+                attention(queries, keys, values, attn_mask=self.end_mask)
             ).squeeze(2)
         head, tail = q[:, : self.prefix], q[:, self.prefix :]
         queries = _split(self._rows(tail), heads)
-        after = F.scaled_dot_product_attention(queries, keys, values, attn_mask=self.mask)
+        after = attention(queries, keys, values, attn_mask=self.mask)
         tail = _merge(after).flatten(1, 2).index_select(1, self.scatter)
         if self.prefix == 0:
             return tail
         q, k, v = (_split(x[:, : self.prefix], heads) for x in (head, k, v))
         return torch.cat(
-            [_merge(F.scaled_dot_product_attention(q, k, v, is_causal=True)), tail], dim=1
+            [_merge(attention(q, k, v, is_causal=True)), tail], dim=1
         )
 
     def _rows(self, tail: Tensor) -> Tensor:

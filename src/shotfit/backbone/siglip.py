@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from shotfit.backbone.tower import DenseLayout, Tower, _merge, _split, block_from
+from shotfit.backbone.tower import DenseLayout, Tower, _merge, _split, attention, block_from
 from shotfit.errors import DataError
 
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -76,7 +76,7 @@ class AttentionPooling(nn.Module):
         query = F.linear(self.probe, weight[:width], bias[:width]).expand(len(tokens), -1, -1)
         keys, values = F.linear(tokens, weight[width:], bias[width:]).chunk(2, dim=-1)
         q, k, v = (_split(x, self.heads) for x in (query, keys, values))
-        pooled = _merge(F.scaled_dot_product_attention(q, k, v))
+        pooled = _merge(attention(q, k, v))
         pooled = self.attention.out_proj(pooled)
         pooled = pooled + self.fc2(self.activation(self.fc1(self.norm(pooled))))
         return pooled[:, 0]

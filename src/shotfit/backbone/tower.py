@@ -8,10 +8,15 @@ end, their shared prefix lies there once, and the last block computes only the t
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from shotfit.backbone.activation import quick_gelu, recomputed
+
+
+LINEAR = ("q_proj", "k_proj", "v_proj", "out_proj", "fc1", "fc2")
+"""The linear layers of a block, as transformers names them."""
 
 
 class Layout(Protocol):
@@ -32,7 +37,7 @@ class DenseLayout:
     def attend(self, q: Tensor, k: Tensor, v: Tensor, heads: int, read: bool) -> Tensor:
         """Softmax attention without a mask."""
         q, k, v = (_split(x, heads) for x in (q, k, v))
-        return _merge(F.scaled_dot_product_attention(q, k, v))
+        return _merge(attention(q, k, v))
 
     def pick(self, tokens: Tensor) -> Tensor:
         """The first token, (batch, 1, width)."""
@@ -59,17 +64,55 @@ class Block(nn.Module):
         self.fc1, self.fc2 = mlp
         self.activation = activation
         self.heads = heads
+        self._cast: dict[str, tuple[Tensor, Tensor | None]] = {}
 
     def forward(self, tokens: Tensor, layout: Layout, read: bool = False) -> Tensor:
         """The block's output for every token or, with `read`, only for those that are read."""
         normed = self.norm1(tokens)
         queries = layout.pick(normed) if read else normed
         residual = layout.pick(tokens) if read else tokens
-        attended = layout.attend(
-            self.q_proj(queries), self.k_proj(normed), self.v_proj(normed), self.heads, read
-        )
-        tokens = residual + self.out_proj(attended)
-        return tokens + self.fc2(self.activation(self.fc1(self.norm2(tokens))))
+        attended = layout.attend(*self._queries_keys_values(queries, normed), self.heads, read)
+        tokens = residual + self._linear("out_proj", attended)
+        hidden = self.activation(self._linear("fc1", self.norm2(tokens)))
+        return tokens + self._linear("fc2", hidden)
+
+    def keep_cast(self, dtype: torch.dtype | None) -> None:
+        """Keeps the weights of frozen layers in `dtype` too, for passes under autocast, which
+        casts them anew in every pass otherwise. None forgets them; so must whoever changes a
+        weight.
+
+        Queries, keys and values become one product: the same sums, and one cast of its input.
+        """
+        self._cast = {}
+        if dtype is None:
+            return
+        for name in LINEAR:
+            layer = getattr(self, name)
+            # Layers that a method put in place of the model's own do more than one product.
+            if type(layer) is nn.Linear and not any(p.requires_grad for p in layer.parameters()):
+                bias = None if layer.bias is None else layer.bias.detach().to(dtype)
+                self._cast[name] = layer.weight.detach().to(dtype), bias
+        parts = [self._cast.get(name) for name in LINEAR[:3]]
+        whole = [part for part in parts if part is not None and part[1] is not None]
+        if len(whole) == 3:
+            weights, biases = zip(*whole, strict=True)
+            self._cast["qkv"] = torch.cat(weights), torch.cat(biases)
+
+    def _linear(self, name: str, x: Tensor) -> Tensor:
+        cast = self._cast.get(name)
+        if cast is None or not torch.is_autocast_enabled(x.device.type):
+            return getattr(self, name)(x)
+        return F.linear(x, *cast)
+
+    def _queries_keys_values(self, queries: Tensor, normed: Tensor) -> Sequence[Tensor]:
+        if queries is normed and "qkv" in self._cast:
+            if torch.is_autocast_enabled(normed.device.type):
+                return self._linear("qkv", normed).chunk(3, dim=-1)
+        return [
+            self._linear("q_proj", queries),
+            self._linear("k_proj", normed),
+            self._linear("v_proj", normed),
+        ]
 
 
 class Tower(nn.Module):
@@ -106,6 +149,18 @@ class Tower(nn.Module):
         return tokens
 
 
+def attention(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
+    """Scaled dot-product attention; on a processor in fp32 whatever the precision around it.
+
+    There the gradient of short sequences in half precision takes seven times as long (PyTorch
+    2.13), and the casts cost next to nothing.
+    """
+    if q.device.type != "cpu" or not torch.is_autocast_enabled("cpu"):
+        return F.scaled_dot_product_attention(q, k, v, **options)
+    with torch.autocast("cpu", enabled=False):
+        return F.scaled_dot_product_attention(q.float(), k.float(), v.float(), **options)
+
+
 def block_from(layer: Any, heads: int) -> Block:
     """A `Block` of a transformers encoder layer; CLIP and SigLIP name its modules alike."""
     attention, mlp = layer.self_attn, layer.mlp
@@ -113,10 +168,9 @@ def block_from(layer: Any, heads: int) -> Block:
     # By name: importing transformers takes seconds, and some errors come before it is needed.
     if type(activation).__name__ == "QuickGELUActivation":
         activation = quick_gelu
-    names = ("q_proj", "k_proj", "v_proj", "out_proj")
     return Block(
         norms=(layer.layer_norm1, layer.layer_norm2),
-        projections={name: getattr(attention, name) for name in names},
+        projections={name: getattr(attention, name) for name in LINEAR[:4]},
         mlp=(mlp.fc1, mlp.fc2),
         activation=activation,
         heads=heads,

@@ -198,6 +198,10 @@ def _table_facts(experiment: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
     facts["backbone"] = BACKBONES.get(facts["backbone"], facts["backbone"])
     if facts["revision"] is None:
         del facts["revision"]
+    stages = experiment["recipe"]["stages"]
+    precisions = {stage.get("training", {}).get("precision", "fp32") for stage in stages}
+    if precisions != {"fp32"}:
+        facts["precision"] = " then ".join(sorted(precisions))
     return tuple(facts.items())
 
 
@@ -222,7 +226,7 @@ def _variant(recipe: Mapping[str, Any], template: str | None, trained: bool) -> 
     for number, stage in enumerate(stages):
         where = "" if number == 0 else f"{stage['method']}."
         for key, value in {**stage.get("options", {}), **stage.get("training", {})}.items():
-            if key != "finetune":
+            if key not in ("finetune", "precision"):
                 variant[f"{where}{key}"] = value if isinstance(value, int | str) else repr(value)
     return variant
 

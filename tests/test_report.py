@@ -169,7 +169,8 @@ def test_suite_keeps_protocols_apart():
     assert [c.title for c in shared.columns][:4] == ["Base", "Novel", "HM", "Joint"]
     assert shared.rows[1].cells[4].ours.mean == 63488
     everything = next(p for p in report.panels if p.title.startswith("Accuracy"))
-    assert [c.key for c in everything.columns] == ["animals", "fruit", "tools", "average"]
+    keys = ["animals", "fruit", "tools", "average", "parameters", "seconds"]
+    assert [c.key for c in everything.columns] == keys
 
 
 def test_m_is_in_the_row_only_where_it_differs():

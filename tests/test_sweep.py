@@ -13,8 +13,12 @@ import pytest
 import shotfit.sweep
 from shotfit.apps.arguments import spread
 from shotfit.cluster import RayOptions
+from shotfit.data import load_dataset
+from shotfit.data.dataset import sample_shots
+from shotfit.data.splits import write_fewshot
 from shotfit.errors import DataError, UsageError
 from shotfit.estimate import check_runs, estimate_runs
+from shotfit.experiment import run
 from shotfit.records import Record, load_records, read_record, record_path, write_record
 from shotfit.sweep import Overrides, _isolated, expand, run_all
 
@@ -270,3 +274,33 @@ def test_a_grid_survives_the_loss_of_a_node(grid, checkpoint, tmp_path):
     assert [r.status for r in kept] == ["done"] * len(grid)
     assert {r.id for r in kept} == {run.id for run in grid}
     assert len(list(tmp_path.iterdir())) == len(grid)
+
+
+def test_template_and_few_shot_lists_are_part_of_a_run():
+    plain, other, listed = (
+        expand(["coop"], ["digits"], template=template, fewshot=fewshot)[0]
+        for template, fewshot in ((None, None), ("a {}.", None), (None, "lists"))
+    )
+    assert len({plain.id, other.id, listed.id}) == 3
+    assert other.data["template"] == "a {}."
+    # Records from before the field keep their identity.
+    assert "fewshot" not in plain.plain()
+    with pytest.raises(UsageError, match="one {}"):
+        expand(["coop"], ["digits"], template="specific")
+
+
+def test_a_run_trains_on_the_images_of_its_lists(checkpoint, tmp_path):
+    dataset = load_dataset("demo", name="digits")
+    for seed in (1, 2):
+        drawn = sample_shots(dataset, 2, seed=3 - seed)
+        write_fewshot(dataset, tmp_path / "digits", 2, seed, drawn)
+    options = {"shots": [2], "backbones": [str(checkpoint)]}
+    (listed,) = expand(["zero_shot"], ["digits"], fewshot="{dataset}", seeds=[1], **options)
+    (drawn,) = expand(["zero_shot"], ["digits"], seeds=[2], **options)
+    ours, _ = run(listed, root=str(tmp_path))
+    theirs, _ = run(drawn)
+    assert ours.split_hash == theirs.split_hash
+    with pytest.raises(DataError, match="is missing"):
+        run(dataclasses.replace(listed, seed=3), root=str(tmp_path))
+    with pytest.raises(UsageError, match="number of shots"):
+        run(dataclasses.replace(listed, shots=None), root=str(tmp_path))

@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from shotfit.data import load_dataset
-from shotfit.data.dataset import make_task
 from shotfit.errors import DataError, UsageError, unknown_name
 from shotfit.evaluation import evaluate
-from shotfit.experiment import Experiment, run
+from shotfit.experiment import Experiment, run, task_of
 from shotfit.keep import write_atomically
 from shotfit.methods.base import Method
 from shotfit.records import SCHEMA, Record
@@ -135,10 +134,11 @@ def second_stage_gain(experiment: Experiment, **options: Any) -> Gain:
     """
     if len(experiment.recipe.stages) != 2:
         raise UsageError("The gain of the second stage needs a recipe of two stages.")
+    root = options.get("root")
     dataset = options.pop("dataset", None) or load_dataset(
-        experiment.source, root=options.pop("root", None), **experiment.data
+        experiment.source, root=root, **experiment.data
     )
-    tests = make_task(dataset, experiment.setting, experiment.shots, experiment.seed).tests
+    tests = task_of(experiment, dataset, root).tests
     last: dict[str, float] = {}
 
     def observe(method: Method, stage: int, step: TrainStep) -> None:

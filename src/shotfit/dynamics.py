@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from shotfit.backbone import Backbone
-from shotfit.config import digest, to_dict
+from shotfit.config import digest
 from shotfit.data import load_dataset
-from shotfit.data.dataset import Dataset, Split, make_task
+from shotfit.data.dataset import Dataset, Split
 from shotfit.data.images import open_image
 from shotfit.errors import DataError, UsageError
 from shotfit.evaluation import evaluate
-from shotfit.experiment import Experiment, environment, fit_task, pick_device
+from shotfit.experiment import Experiment, environment, fit_task, pick_device, task_of
 from shotfit.keep import write_atomically
 from shotfit.methods import get_method
 from shotfit.methods.base import Method
@@ -79,7 +79,7 @@ def alone(
 
 def dynamics_id(experiment: Experiment, every: int) -> str:
     """Twelve hex digits that name a curve: equal for equal experiments and intervals."""
-    return digest({"experiment": to_dict(experiment), "every": every})
+    return digest({"experiment": experiment.plain(), "every": every})
 
 
 def trace(
@@ -101,7 +101,7 @@ def trace(
     """
     method_name = _check(experiment, every)
     dataset = dataset or load_dataset(experiment.source, root=root, **experiment.data)
-    task = make_task(dataset, experiment.setting, experiment.shots, experiment.seed)
+    task = task_of(experiment, dataset, root)
     tests = {key: _decoded(split) for key, split in task.tests.items()}
     backbone = backbone or Backbone.from_pretrained(experiment.backbone, experiment.revision)
     backbone = backbone.to(pick_device(device))
@@ -111,7 +111,7 @@ def trace(
     fit_task(experiment, task, backbone=backbone, observe=curve, device=device)
     return LearningDynamics(
         id=dynamics_id(experiment, every),
-        experiment=to_dict(experiment),
+        experiment=experiment.plain(),
         dataset=dataset.name,
         method=method_name,
         seed=experiment.seed,

@@ -6,6 +6,7 @@ from typing import Any
 
 from shotfit.dynamics import LearningDynamics
 from shotfit.errors import UsageError
+from shotfit.paper import unique
 from shotfit.phases import PATTERNS, DynamicsPoint, PhaseBreak, mean_points, phase_break, smooth
 
 # Okabe and Ito's palette: told apart by readers of every colour vision.
@@ -35,11 +36,13 @@ def figure_module() -> Any:
 
 
 def plot_dynamics(curves: Sequence[LearningDynamics], path: Path) -> PhaseBreak | None:
-    """Draws the curves of one dataset and method, one a seed, and their mean; returns its break.
+    """Draws the mean of a method's curves, over seeds and datasets; returns its break.
 
     The layout is the paper's figure 2: accuracy over iterations, base and novel, the break as a
-    vertical line. Points are single evaluations of the mean, lines are smoothed.
+    vertical line. Points are single evaluations of the mean, lines are smoothed. The seeds of one
+    dataset are drawn too, faintly.
     """
+    datasets = unique(curve.dataset for curve in curves)
     points = mean_points([curve.points for curve in curves])
     found = phase_break(points)
     figure = figure_module().Figure(figsize=(5.2, 3.7), layout="constrained")
@@ -49,7 +52,7 @@ def plot_dynamics(curves: Sequence[LearningDynamics], path: Path) -> PhaseBreak 
     for name in ("base", "novel"):
         color, style, marker = STYLES[name]
         values = [getattr(point, name) for point in points]
-        if len(curves) > 1:
+        if len(curves) > len(datasets) == 1:
             for curve in curves:
                 seeds = [getattr(point, name) for point in curve.points]
                 where = [point.iteration for point in curve.points]
@@ -63,8 +66,10 @@ def plot_dynamics(curves: Sequence[LearningDynamics], path: Path) -> PhaseBreak 
     axes.set_xlim(0, max(x))
     first = curves[0]
     shots = first.experiment["shots"]
-    seeds = f"{len(curves)} seeds" if len(curves) > 1 else f"seed {first.seed}"
-    axes.set_title(f"{first.dataset}, {first.method}: {shots} shots, {seeds}", fontsize=10)
+    runs = {curve.seed for curve in curves}
+    seeds = f"{len(runs)} seeds" if len(runs) > 1 else f"seed {first.seed}"
+    where = first.dataset if len(datasets) == 1 else f"mean of {len(datasets)} tasks"
+    axes.set_title(f"{where}, {first.method}: {shots} shots, {seeds}", fontsize=10)
     axes.legend(loc="lower right", fontsize=8, framealpha=0.9)
     _save(figure, path)
     return found

@@ -10,13 +10,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Literal
 
-from shotfit.config import to_dict
 from shotfit.data import load_dataset
 from shotfit.data.benchmarks import find_benchmark
 from shotfit.data.catalog import missing_files
-from shotfit.data.dataset import Dataset, make_task, split_base_novel
+from shotfit.data.dataset import Dataset, split_base_novel
 from shotfit.errors import DataError, UsageError
-from shotfit.experiment import Experiment, task_facts
+from shotfit.experiment import Experiment, task_facts, task_of
 from shotfit.methods.base import TaskFacts
 from shotfit.recipe import plan
 from shotfit.records import Record
@@ -63,7 +62,7 @@ def check_runs(experiments: Sequence[Experiment], root: str | None) -> dict[str,
                 "Nothing was run; `shotfit datasets` says how the folders are laid out."
             )
         for experiment in group:
-            iterations[experiment.id] = _iterations(experiment, _facts(experiment, dataset))
+            iterations[experiment.id] = _iterations(experiment, _facts(experiment, dataset, root))
     return iterations
 
 
@@ -82,9 +81,10 @@ def estimate_runs(
         if group[0].source != "coop":
             dataset = _load(group[0], root)
         for experiment in group:
-            facts = _facts(experiment, dataset) if dataset else _published_facts(experiment)
+            known = dataset is not None
+            facts = _facts(experiment, dataset, root) if known else _published_facts(experiment)
             iterations = _iterations(experiment, facts)
-            seconds, basis = _seconds(to_dict(experiment), iterations, done)
+            seconds, basis = _seconds(experiment.plain(), iterations, done)
             estimates[experiment.id] = RunEstimate(experiment, iterations, seconds, basis)
     return [estimates[experiment.id] for experiment in experiments]
 
@@ -109,8 +109,8 @@ def _load(experiment: Experiment, root: str | None) -> Dataset:
     return load_dataset(experiment.source, root=root, **experiment.data)
 
 
-def _facts(experiment: Experiment, dataset: Dataset) -> TaskFacts:
-    return task_facts(make_task(dataset, experiment.setting, experiment.shots, experiment.seed))
+def _facts(experiment: Experiment, dataset: Dataset, root: str | None) -> TaskFacts:
+    return task_facts(task_of(experiment, dataset, root))
 
 
 def _published_facts(experiment: Experiment) -> TaskFacts:

@@ -25,6 +25,8 @@ from shotfit.data import load_dataset
 from shotfit.data.checks import check_split
 from shotfit.data.dataset import Dataset, Setting, Split, Task, make_task
 from shotfit.data.loading import SupportSet
+from shotfit.data.splits import read_fewshot
+from shotfit.errors import UsageError
 from shotfit.evaluation import evaluate
 from shotfit.methods.base import Method, TaskFacts
 from shotfit.recipe import Observe, Recipe, adapt, two_stage
@@ -49,11 +51,22 @@ class Experiment:
     backbone: str = "iconclip"
     revision: str | None = None
     recipe: Recipe = field(default_factory=two_stage)
+    fewshot: str | None = None
+    """Folder of few-shot lists to take instead of drawing shots, relative to the root folder of
+    datasets; "{dataset}" in it stands for the dataset's name."""
 
     @property
     def id(self) -> str:
         """Twelve hex digits: equal for equal experiments, on every machine."""
-        return digest(self)
+        return digest(self.plain())
+
+    def plain(self) -> dict[str, Any]:
+        """JSON-ready values. What was added after the first records is left out at its default, so
+        that a run keeps its identity."""
+        values = to_dict(self)
+        if self.fewshot is None:
+            del values["fewshot"]
+        return values
 
 
 def run(
@@ -74,7 +87,7 @@ def run(
     """
     reset_peak_memory()
     dataset = dataset or load_dataset(experiment.source, root=root, **experiment.data)
-    task = make_task(dataset, experiment.setting, experiment.shots, experiment.seed)
+    task = task_of(experiment, dataset, root)
     log = _Log()
 
     def watch(method: Method, stage: int, step: TrainStep) -> None:
@@ -89,7 +102,7 @@ def run(
     metrics = evaluate(method, task.tests) if measurable else {}
     record = Record(
         id=experiment.id,
-        experiment=to_dict(experiment),
+        experiment=experiment.plain(),
         dataset=dataset.name,
         status="done",
         metrics=metrics,
@@ -107,6 +120,22 @@ def run(
         environment={**environment(), **_told(method.backbone.hints)},
     )
     return record, method
+
+
+def task_of(experiment: Experiment, dataset: Dataset, root: str | None = None) -> Task:
+    """The few-shot task of an experiment: shots drawn by the rule, or taken from lists.
+
+    Raises:
+        UsageError: for lists without a number of shots.
+        DataError: as `make_task` and `read_fewshot`.
+    """
+    lists = None
+    if experiment.fewshot is not None:
+        if experiment.shots is None:
+            raise UsageError("Few-shot lists are for a number of shots: give --shots.")
+        folder = Path(root or "").expanduser() / experiment.fewshot.format(dataset=dataset.name)
+        lists = read_fewshot(dataset, folder, experiment.shots, experiment.seed)
+    return make_task(dataset, experiment.setting, experiment.shots, experiment.seed, fewshot=lists)
 
 
 def fit_task(

@@ -55,11 +55,14 @@ def expand(
     seeds: Sequence[int] = (1,),
     settings: Sequence[str] = ("base_to_novel",),
     overrides: Overrides | None = None,
+    template: str | None = None,
+    fewshot: str | None = None,
 ) -> tuple[Experiment, ...]:
     """Every combination once, seed by seed, so that a grid cut short has whole seeds.
 
     Methods are named as `shotfit.recipe.named_recipe` has them ("2sfs", "2sfs:lora", "coop"),
-    datasets as `find_datasets`.
+    datasets as `find_datasets`. `template` is the prompt of every dataset ("specific" for the
+    benchmarks' own), `fewshot` the folder of few-shot lists (`Experiment.fewshot`).
 
     Raises:
         UsageError: for an unknown name, with the nearest known one, or an empty list.
@@ -81,9 +84,11 @@ def expand(
     for backbone, seed, (source, data), count, setting, recipe in itertools.product(
         backbones, seeds, sources, shots, settings, recipes
     ):
+        _check_template(template, source)
         values = {
             "source": source,
-            "data": data,
+            "data": data if template is None else {**data, "template": template},
+            "fewshot": fewshot,
             "setting": setting.replace("-", "_"),
             "shots": count,
             "seed": seed,
@@ -93,6 +98,15 @@ def expand(
         experiment = from_dict(Experiment, values)
         experiments.setdefault(experiment.id, experiment)
     return tuple(experiments.values())
+
+
+def _check_template(template: str | None, source: str) -> None:
+    named = source == "coop" and template in ("generic", "specific")
+    if template is not None and not named and template.count("{}") != 1:
+        raise UsageError(
+            f"The template {template!r} must hold one {{}} for the class name"
+            f"{' or be generic or specific' if source == 'coop' else ''}."
+        )
 
 
 def find_datasets(name: str) -> list[tuple[str, dict[str, Any]]]:
@@ -242,7 +256,7 @@ def failed_record(experiment: Experiment, error: str) -> Record:
     """The record of a run that came to nothing."""
     return Record(
         id=experiment.id,
-        experiment=to_dict(experiment),
+        experiment=experiment.plain(),
         dataset=str(experiment.data.get("name", experiment.data.get("path", ""))),
         status="failed",
         environment=environment(),

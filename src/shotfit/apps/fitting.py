@@ -33,7 +33,7 @@ def experiment_from(choices: dict[str, Any]) -> Experiment:
             raise UsageError("A template needs {} where the class name goes.")
         data["template"] = choices["template"]
     values: dict[str, Any] = {"source": source, "data": data}
-    for key in ("shots", "seed", "backbone"):
+    for key in ("shots", "seed", "backbone", "fewshot"):
         if key in choices:
             values[key] = choices[key]
     values.setdefault("shots", None)
@@ -65,7 +65,7 @@ def fit_and_save(
     dataset = load_dataset(experiment.source, root=root, **experiment.data)
     stages = [stage.method for stage in experiment.recipe.stages]
     with fit_progress(stages, quiet=quiet) as observe:
-        record, method = run(experiment, dataset=dataset, observe=observe, device=device)
+        record, method = run(experiment, dataset=dataset, root=root, observe=observe, device=device)
     classifier = FewShotClassifier(
         experiment.backbone, experiment.recipe, seed=experiment.seed, device=device
     )

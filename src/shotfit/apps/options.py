@@ -16,6 +16,13 @@ Device = Annotated[
 Root = Annotated[
     str | None, typer.Option(envvar="SHOTFIT_DATA", help="Folder of the benchmark datasets.")
 ]
+FewShot = Annotated[
+    str | None,
+    typer.Option(
+        help="Folder of few-shot lists to train on instead of drawing, relative to --root; "
+        "{dataset} in it stands for the dataset's name."
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
 MethodOptions = Annotated[

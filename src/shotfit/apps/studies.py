@@ -9,7 +9,7 @@ from pathlib import Path
 from shotfit import dynamics_plots
 from shotfit.ablation import AXES, kept_gain, sweep_runs, tabulate
 from shotfit.data import load_dataset
-from shotfit.dynamics import trace_kept
+from shotfit.dynamics import LearningDynamics, trace_kept
 from shotfit.experiment import Experiment
 from shotfit.phases import PATTERNS
 from shotfit.progress import fit_progress
@@ -37,12 +37,15 @@ def dynamics_study(
 ) -> None:
     """Runs the curves that are missing, then draws a figure for every dataset and method.
 
-    Experiments that differ in nothing but the seed share a figure.
+    Experiments that differ in nothing but the seed share a figure. With several datasets there is
+    one more for every method, the mean over them: a single task's novel accuracy is that of a
+    hundred images or so, and a phase of a point or two is hidden in its noise.
     """
     dynamics_plots.figure_module()
     groups: dict[str, list[Experiment]] = {}
     for experiment in experiments:
         groups.setdefault(dataclasses.replace(experiment, seed=0).id, []).append(experiment)
+    methods: dict[str, list[LearningDynamics]] = {}
     for group in groups.values():
         first = group[0]
         name = first.recipe.stages[0].method
@@ -59,12 +62,22 @@ def dynamics_study(
                     observe=observe,
                 )
             curves.append(curve)
-        path = surroundings.out / f"dynamics_{dataset.name}_{name}.png"
-        found = dynamics_plots.plot_dynamics(curves, path)
-        where = "too few points for a break"
-        if found is not None:
-            where = f"{found.pattern}, break at {found.iteration} ({PATTERNS[found.pattern]})"
-        surroundings.say(f"{path}: {where}")
+        methods.setdefault(name, []).extend(curves)
+        _draw_dynamics(curves, surroundings, f"{dataset.name}_{name}")
+    for name, curves in methods.items():
+        if len({curve.dataset for curve in curves}) > 1:
+            _draw_dynamics(curves, surroundings, f"mean_{name}")
+
+
+def _draw_dynamics(
+    curves: Sequence[LearningDynamics], surroundings: Surroundings, name: str
+) -> None:
+    path = surroundings.out / f"dynamics_{name}.png"
+    found = dynamics_plots.plot_dynamics(curves, path)
+    where = "too few points for a break"
+    if found is not None:
+        where = f"{found.pattern}, break at {found.iteration} ({PATTERNS[found.pattern]})"
+    surroundings.say(f"{path}: {where}")
 
 
 def sweep_study(

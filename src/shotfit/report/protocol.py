@@ -49,6 +49,9 @@ class Run:
     parameters: int
     """Trained values, over all stages."""
     seconds: float
+    """Of training, as a clock on the wall tells them."""
+    processor_seconds: float | None
+    """Of training, summed over the processors; None in records that do not tell."""
     split_hash: str
 
     @property
@@ -91,6 +94,7 @@ def run_of(record: Record) -> Run:
             trained=trained,
             parameters=sum(record.trainable_parameters),
             seconds=record.cost.get("seconds", math.nan),
+            processor_seconds=record.cost.get("processor_seconds"),
             split_hash=record.split_hash,
         )
     except (KeyError, TypeError, ValueError) as error:
@@ -112,7 +116,7 @@ def method_name(recipe: Mapping[str, Any]) -> str:
     """The paper's name for what a recipe trains."""
     stages = recipe["stages"]
     first = stages[0]["method"].replace("-", "_")
-    if first == "tip_adapter" and stages[0].get("options", {}).get("finetune", True):
+    if first == "tip_adapter" and stages[0].get("options", {}).get("finetune", False):
         first = "tip_adapter_f"
     return first if len(stages) == 1 else f"2sfs_{first}"
 
@@ -200,6 +204,8 @@ def _table_facts(experiment: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
         del facts["revision"]
     stages = experiment["recipe"]["stages"]
     precisions = {stage.get("training", {}).get("precision", "fp32") for stage in stages}
+    if experiment.get("fewshot"):
+        facts["fewshot"] = experiment["fewshot"]
     if precisions != {"fp32"}:
         facts["precision"] = " then ".join(sorted(precisions))
     return tuple(facts.items())

@@ -16,7 +16,8 @@ def suite_report(records: Sequence[Record]) -> Report:
     """The embedded suite's tables.
 
     Base-to-novel: methods by average base, novel, harmonic mean, joint accuracy, trained values
-    and seconds, then methods by task. All-to-all: methods by task.
+    and seconds, then methods by task. All-to-all: methods by task, with the same two costs.
+    Processor seconds where all records tell them: other work on a machine hardly moves those.
 
     Raises:
         DataError: as `runs_of`, and when methods saw different images of one task and seed.
@@ -95,15 +96,12 @@ def _shared_iters_per_shot(runs: Sequence[Run]) -> int | None:
 def _averages(runs: Sequence[Run], tasks: tuple[str, ...], heading: str) -> Panel:
     columns = (
         *(Column(key, title) for key, title in AVERAGES),
-        Column("parameters", "Trained values", "count"),
-        Column("seconds", "Seconds", "s"),
+        *_cost_columns(runs),
     )
     rows = []
     for name, mine in rows_of(runs).items():
         cells = [Cell(seed_means(mine, key, tasks)) for key, _ in AVERAGES]
-        cells.append(Cell(_plain_mean([float(run.parameters) for run in mine])))
-        cells.append(Cell(_plain_mean([run.seconds for run in mine])))
-        rows.append(Row(name, tuple(cells)))
+        rows.append(Row(name, (*cells, *_costs(mine, columns[-1].key))))
     title = f"Average of {len(tasks)} tasks" if len(tasks) != 1 else "".join(tasks)
     return Panel(f"{title} · {heading}", columns, tuple(rows))
 
@@ -111,15 +109,30 @@ def _averages(runs: Sequence[Run], tasks: tuple[str, ...], heading: str) -> Pane
 def _by_task(runs: Sequence[Run], tasks: tuple[str, ...], heading: str) -> Panel:
     base_to_novel = runs[0].fact("setting") == "base_to_novel"
     metric, what = ("harmonic_mean", "HM") if base_to_novel else ("all", "Accuracy")
-    columns = (*(Column(task, task) for task in tasks), Column("average", "Average"))
+    accuracies = (*(Column(task, task) for task in tasks), Column("average", "Average"))
+    # Base-to-novel has its costs beside the averages.
+    columns = accuracies if base_to_novel else (*accuracies, *_cost_columns(runs))
     rows = []
     for name, mine in rows_of(runs).items():
         cells = []
         for scope in (*((task,) for task in tasks), tasks):
             here = [run for run in mine if run.dataset in scope]
             cells.append(Cell(seed_means(here, metric, scope) if here else None))
+        if not base_to_novel:
+            cells += _costs(mine, columns[-1].key)
         rows.append(Row(name, tuple(cells)))
     return Panel(f"{what} by task · {heading}", columns, tuple(rows), digits=1)
+
+
+def _cost_columns(runs: Sequence[Run]) -> tuple[Column, Column]:
+    told = all(run.processor_seconds is not None for run in runs)
+    seconds = Column("processor_seconds", "CPU s", "s") if told else Column("seconds", "s", "s")
+    return Column("parameters", "Trained values", "count"), seconds
+
+
+def _costs(runs: Sequence[Run], clock: str) -> list[Cell]:
+    parameters = [float(run.parameters) for run in runs]
+    return [Cell(_plain_mean(v)) for v in (parameters, [getattr(run, clock) for run in runs])]
 
 
 def _plain_mean(values: Sequence[float]) -> Estimate:

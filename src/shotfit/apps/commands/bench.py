@@ -60,6 +60,11 @@ def bench(
             "linear.NAME=VALUE of the second stage.",
         ),
     ] = None,
+    template: Annotated[
+        str | None,
+        typer.Option(help='Prompt with {} for the name; "specific" for a benchmark\'s own.'),
+    ] = None,
+    fewshot: options.FewShot = None,
     results: Annotated[Path, typer.Option(help="Folder of the records.")] = Path("results"),
     ray: Annotated[
         str | None,
@@ -105,6 +110,8 @@ def bench(
             {key: value for key, value in given.items() if value is not None},
             options.parse_pairs(option),
         ),
+        template=template,
+        fewshot=fewshot,
     )
     if dry_run:
         benchmarking.show_plan(experiments, results, root, retry_failed, as_json)

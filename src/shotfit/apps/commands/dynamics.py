@@ -20,6 +20,9 @@ def dynamics(
     seeds: Annotated[list[int] | None, typer.Option(help="Runs to average. [default: 1]")] = None,
     lr: Annotated[float | None, typer.Option(help="Rate. [default: the method's, 2e-4]")] = None,
     batch_size: Annotated[int | None, typer.Option(help="[default: the method's, 32]")] = None,
+    precision: Annotated[
+        str | None, typer.Option(help="fp32, bf16 or fp16. [default: the method's, fp32]")
+    ] = None,
     backbone: Annotated[str, typer.Option(help="Hub id, folder, or iconclip.")] = "iconclip",
     results: Annotated[Path, typer.Option(help="Folder of the curves.")] = Path("results/dynamics"),
     out: Annotated[Path, typer.Option(help="Folder of the figures.")] = Path("figures"),
@@ -38,7 +41,7 @@ def dynamics(
     from shotfit.experiment import Experiment
     from shotfit.sweep import find_datasets
 
-    given = {"lr": lr, "batch_size": batch_size}
+    given = {"lr": lr, "batch_size": batch_size, "precision": precision}
     training = {key: value for key, value in given.items() if value is not None}
     recipes = [
         alone(

@@ -49,6 +49,7 @@ def fit(
     template: Annotated[
         str | None, typer.Option(help='Prompt with {} for the name. ["a photo of a {}."]')
     ] = None,
+    fewshot: options.FewShot = None,
     config: options.ConfigFile = None,
     device: options.Device = None,
     root: options.Root = None,
@@ -67,6 +68,7 @@ def fit(
         "budget": budget,
         "option": option,
         "template": template,
+        "fewshot": fewshot,
         "data": data,
     }
     choices = options.merge(config, given)

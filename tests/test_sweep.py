@@ -201,9 +201,8 @@ def test_estimates_say_what_they_rest_on(grid):
     rough = estimate_runs(grid, [], None)
     assert {estimate.basis for estimate in rough} == {"rough"}
     trained = next(run for run in grid if run.recipe.stages[0].method != "zero_shot")
-    plain = dataclasses.asdict(trained)
     old = record(
-        experiment=json.loads(json.dumps(plain)),
+        experiment=trained.plain(),
         cost={"seconds": 6.0, "evaluation_seconds": 1.0, "iterations": 2.0},
     )
     for estimate in estimate_runs(grid, [old], None):

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from shotfit.cluster import RayOptions, run_on_ray
-from shotfit.config import from_dict, to_dict
+from shotfit.config import from_dict
 from shotfit.data import locate
 from shotfit.data.benchmarks import benchmarks, find_benchmark
 from shotfit.data.sources.demo import list_tasks

@@ -3,6 +3,7 @@
 import json
 import random
 import re
+import sys
 import zlib
 
 import pytest
@@ -16,6 +17,7 @@ from transformers import (
     SiglipModel,
 )
 
+from shotfit.apps import cli
 from shotfit.backbone import Backbone
 from shotfit.data.dataset import Dataset, Example, make_task
 from shotfit.data.images import ImageSpec
@@ -187,3 +189,20 @@ def checkpoint(tmp_path_factory):
     facts = {"size": {"shortest_edge": 32}, "crop_size": {"height": 32, "width": 32}}
     (folder / "preprocessor_config.json").write_text(json.dumps(facts))
     return folder
+
+
+@pytest.fixture
+def shotfit(monkeypatch, capsys):
+    """Runs a command; gives its exit code, standard output and standard error."""
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["shotfit", *map(str, arguments)])
+        try:
+            cli.main()
+            code = 0
+        except SystemExit as stop:
+            code = stop.code or 0
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run

@@ -1,4 +1,4 @@
-"""`make bench-smoke`: two methods, two tasks, two seeds on Ray; killed once, resumed."""
+"""`make bench-smoke`: two methods, two tasks, two seeds on Ray; killed once, resumed, shown."""
 
 import json
 import os
@@ -18,6 +18,7 @@ PATIENCE = 600
 @pytest.mark.slow
 def test_a_killed_grid_is_resumed(checkpoint, tmp_path):
     pytest.importorskip("ray")
+    pytest.importorskip("matplotlib")
     results = tmp_path / "results"
     command = [sys.executable, "-m", "shotfit", "bench", "--methods", "2sfs", "zero_shot"]
     command += ["--datasets", "animals,digits", "--seeds", "1", "2", "--shots", "1"]
@@ -46,3 +47,13 @@ def test_a_killed_grid_is_resumed(checkpoint, tmp_path):
     assert len(lines) == 8 - len(before), f"only a line a run: {out.stderr}"
     assert all(path.stat().st_mtime_ns == then for path, then in before.items())
     assert len(load_records(results)) == 8
+    page, figure = tmp_path / "table.html", tmp_path / "ranking.png"
+    for words in (
+        ["table", "suite", "--format", "html", "--out", str(page)],
+        ["plot", "ranking", "--out", str(figure)],
+    ):
+        command = [sys.executable, "-m", "shotfit", *words, "--results", str(results)]
+        subprocess.run(command, env=environment, check=True, timeout=PATIENCE)
+    text = page.read_text(encoding="utf-8")
+    assert "2SFS (LayerNorm)" in text and "Average of 2 tasks" in text
+    assert figure.read_bytes().startswith(b"\x89PNG") and figure.stat().st_size > 5000

@@ -1,30 +1,12 @@
 """The command line, in this process: what it prints, what it writes, and its exit codes."""
 
 import json
-import sys
 
 import pytest
 import yaml
 from conftest import shapes_dataset
 
 from shotfit.apps import cli
-
-
-@pytest.fixture
-def shotfit(monkeypatch, capsys):
-    """Runs a command; gives its exit code, standard output and standard error."""
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["shotfit", *map(str, arguments)])
-        try:
-            cli.main()
-            code = 0
-        except SystemExit as stop:
-            code = stop.code or 0
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return run
 
 
 @pytest.fixture

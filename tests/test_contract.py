@@ -311,6 +311,15 @@ def test_shared_budget(name):
     assert sum(t.iterations for t in trainings) == (40 if trainings else 0)
 
 
+def test_prompt_learning_on_imagenet_keeps_ten_epochs_at_most():
+    """Paper, appendix on prompt learning: the published epochs, ImageNet 10; alpha 0.3 of them."""
+    for dataset, epochs in (("imagenet", 10), ("dtd", 200)):
+        facts = TaskFacts(dataset, "all_to_all", shots=16, classes=100, images=1600)
+        (_, _, (first,)), (_, _, (second,)) = plan(two_stage("coop"), facts)
+        assert first.iterations == int(0.3 * epochs * 50)
+        assert second.iterations == 300 * 16 - int(0.3 * 300 * 16)
+
+
 class Careless(Method):
     """Broken on purpose: trains what it does not declare and keeps a trace of evaluation."""
 

@@ -4,6 +4,7 @@ import pytest
 from records import record, suite
 
 from shotfit.errors import UsageError
+from shotfit.records import write_record
 from shotfit.report.suite import protocol_groups, suite_runs
 
 pytest.importorskip("matplotlib")
@@ -48,6 +49,20 @@ def test_scatter_names_every_method():
     assert any(text.startswith("HM ") for text in texts(axes))
     with pytest.raises(UsageError, match="base and novel"):
         base_novel_scatter(group(suite(METHODS, setting="all_to_all")))
+
+
+def test_the_command_draws_one_protocol(shotfit, tmp_path):
+    for run in [*suite(METHODS), *suite(["coop"], setting="all_to_all")]:
+        write_record(tmp_path, run)
+    words = ["plot", "scatter", "--results", str(tmp_path), "--out", str(tmp_path / "a.png")]
+    code, _, err = shotfit(*words)
+    assert code == 2 and "several protocols" in err
+    assert shotfit(*words, "--where", "setting=base_to_novel")[0] == 0
+    assert (tmp_path / "a.png").stat().st_size > 5000
+    code, _, err = shotfit("plot", "scater", *words[2:])
+    assert code == 2 and "scatter" in err
+    (tmp_path / "empty").mkdir()
+    assert shotfit("plot", "ranking", "--results", tmp_path / "empty", *words[4:])[0] == 3
 
 
 def test_figures_are_written(tmp_path):

@@ -10,12 +10,15 @@ import torch
 from shotfit.backbone import Backbone
 from shotfit.config import override
 from shotfit.data.loading import SupportSet
+from shotfit.data.prompts import benchmark_key
 from shotfit.errors import UsageError, unknown_name
 from shotfit.methods import get_method, list_methods
 from shotfit.methods.base import Method, TaskFacts, TrainConfig
 from shotfit.methods.linear import LinearClassifier, LinearConfig
 from shotfit.stopping import AUTO, MAX_FRACTION, FirstStage, StoppingRule
 from shotfit.training import TrainStep, total_iterations, train
+
+IMAGENET_EPOCHS = 10
 
 Observe = Callable[[Method, int, TrainStep], None]
 """Called after every update with the method, the number of the stage, and the step."""
@@ -171,7 +174,7 @@ def plan(recipe: Recipe, facts: TaskFacts) -> tuple[Plan, ...]:
     if recipe.budget == "shared" or all(t.epochs is None for t in trainings):
         trainings = _spread(trainings, iterations)
     else:
-        trainings = _shortened(trainings, facts.images, fraction)
+        trainings = _shortened(trainings, facts, fraction)
     linear = override(LinearConfig(), second.options)
     rest = TrainConfig(iterations=total - iterations)
     return (
@@ -205,16 +208,23 @@ def _spread(trainings: tuple[TrainConfig, ...], total: int) -> tuple[TrainConfig
 
 
 def _shortened(
-    trainings: tuple[TrainConfig, ...], images: int, fraction: float
+    trainings: tuple[TrainConfig, ...], facts: TaskFacts, fraction: float
 ) -> tuple[TrainConfig, ...]:
-    """The phases with the given fraction of their published updates."""
+    """The phases with the given fraction of their published updates, on ImageNet of ten epochs at
+    most (paper, appendix on prompt learning)."""
+    capped = trainings
+    if benchmark_key(facts.dataset) == "imagenet":
+        capped = tuple(
+            dataclasses.replace(t, epochs=min(t.epochs, IMAGENET_EPOCHS)) if t.epochs else t
+            for t in trainings
+        )
     return tuple(
         dataclasses.replace(
             training,
-            iterations=max(1, int(total_iterations(training, images) * fraction)),
+            iterations=max(1, int(total_iterations(training, facts.images) * fraction)),
             epochs=None,
         )
-        for training in trainings
+        for training in capped
     )
 
 

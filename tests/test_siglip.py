@@ -1,5 +1,8 @@
 """SigLIP's towers against transformers' own, and its tokens against what it was trained on."""
 
+import importlib.util
+import json
+
 import pytest
 import torch
 from conftest import SPEC, VOCABULARY, WordTokenizer, make_backbone, tiny_siglip
@@ -120,3 +123,50 @@ def test_what_cannot_work_is_refused():
     model.config.vision_config.vision_use_head = False
     with pytest.raises(DataError, match="pooling head"):
         Backbone.from_model(model, WordTokenizer(), SPEC)
+
+
+def siglip_folder(folder):
+    """A first-generation checkpoint as the hub has it, its tokenizer a sentencepiece model."""
+    import sentencepiece
+
+    words = "a photo of red green blue rather long thing this is one picture".split()
+    sentences = [" ".join(words[start:] + words[:start]) for start in range(len(words))]
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(sentences * 5),
+        model_prefix=str(folder / "spiece"),
+        vocab_size=90,
+        hard_vocab_limit=False,
+        pad_id=0,
+        eos_id=1,
+        unk_id=2,
+        bos_id=-1,
+        minloglevel=2,
+    )
+    tiny_siglip().save_pretrained(folder)
+    named = {"pad_token": "</s>", "eos_token": "</s>", "unk_token": "<unk>"}
+    tokenizer = {"tokenizer_class": "SiglipTokenizer", **named}
+    (folder / "tokenizer_config.json").write_text(json.dumps(tokenizer))
+    image = {"size": {"height": 32, "width": 32}, "do_center_crop": False}
+    (folder / "preprocessor_config.json").write_text(json.dumps(image))
+    return folder
+
+
+def test_a_checkpoint_with_a_sentencepiece_tokenizer_loads(tmp_path, monkeypatch):
+    pytest.importorskip("sentencepiece")
+    folder = siglip_folder(tmp_path)
+    backbone = Backbone.from_pretrained(str(folder))
+    ours = backbone.tokenize(["A photo of a Red."])
+    theirs = [backbone.tokenizer(["a photo of a red"])["input_ids"][0]]
+    assert ours == theirs and ours[0][-1] == backbone.tokenizer.eos_token_id
+    assert backbone.encode_text(["a photo of a red."]).shape == (1, backbone.dim)
+
+    def missing(*arguments, **options):
+        raise ImportError("no sentencepiece")
+
+    monkeypatch.setattr("transformers.AutoTokenizer.from_pretrained", missing)
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "sentencepiece" else find(name)
+    )
+    with pytest.raises(DataError, match=r"shotfit\[siglip\]"):
+        Backbone.from_pretrained(str(folder))

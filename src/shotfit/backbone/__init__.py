@@ -183,7 +183,13 @@ class Backbone(nn.Module):
         # ValueError covers broken JSON; transformers raises KeyError and ImportError for models
         # and tokenizers it does not know or lacks a package for.
         except (OSError, KeyError, ImportError, ValueError, RuntimeError, SafetensorError) as error:
-            raise DataError(f"Cannot load the model {name!r} from {folder}: {error}") from error
+            message = f"Cannot load the model {name!r} from {folder}: {error}"
+            if _lacks_sentencepiece(folder):
+                message = (
+                    f"The tokenizer of {name!r} needs sentencepiece, which is not installed: "
+                    "pip install 'shotfit[siglip]'."
+                )
+            raise DataError(message) from error
         if not (folder / "tokenizer_config.json").is_file() or len(tokenizer) < 10:
             raise DataError(f"The model folder {folder} has no usable tokenizer files.")
         backbone = cls.from_model(
@@ -244,6 +250,12 @@ def _check_weights(name: str, folder: Path) -> None:
             "weights into a folder with them."
         )
     raise DataError(f"The model folder {folder} holds no safetensors weights.")
+
+
+def _lacks_sentencepiece(folder: Path) -> bool:
+    """The first SigLIP's tokenizer, which only that package reads."""
+    wanted = any(folder.glob("spiece.model")) and not (folder / "tokenizer.json").is_file()
+    return wanted and importlib.util.find_spec("sentencepiece") is None
 
 
 def _family(model_type: str) -> Any:

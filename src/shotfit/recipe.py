@@ -113,6 +113,7 @@ def adapt(
         else:
             method = LinearClassifier(method, config)
         method.setup(support)
+        method.trained_names = tuple(support.classnames)
         for phase, training in enumerate(trainings):
             method.begin_phase(phase)
             # A rate that the user gave is meant as given.

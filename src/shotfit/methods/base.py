@@ -153,7 +153,7 @@ class Method(nn.Module):
         self.config = config if config is not None else self.Config()
         self.template = template
         self.generator = generator or torch.Generator().manual_seed(0)
-        # Names of the trained classes, for the methods that learn something per class.
+        # Names of the classes it was trained on; what is learnt per class goes by them.
         self.trained_names: tuple[str, ...] = ()
 
     def setup(self, support: SupportSet) -> None:

@@ -5,8 +5,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from shotfit.apps.arguments import ListCommand
+
 if TYPE_CHECKING:
     from shotfit.experiment import Experiment
+
+command_class = ListCommand
 
 
 def reproduce(

@@ -1,0 +1,46 @@
+"""Every method from the command line: fit on an embedded task, saved, asked for unseen names."""
+
+import json
+
+import pytest
+
+from shotfit.data.sources.demo import load
+from shotfit.methods import get_method, list_methods
+
+QUICK = ["--shots", "2", "--iters-per-shot", "2", "--budget", "shared", "--quiet"]
+
+
+@pytest.fixture(scope="module")
+def picture(tmp_path_factory):
+    path = tmp_path_factory.mktemp("pictures") / "one.png"
+    image = load("digits").test[0].image
+    path.write_bytes(image) if isinstance(image, bytes) else image.save(path)
+    return path
+
+
+@pytest.mark.parametrize("name", list_methods())
+def test_fit_then_unseen_names(shotfit, checkpoint, picture, tmp_path, name):
+    folder = tmp_path / name
+    code, _, err = shotfit(
+        *["fit", "digits", "--method", name, "--backbone", checkpoint, "--out", folder, *QUICK]
+    )
+    assert code == 0, err
+    code, out, err = shotfit("predict", folder, picture, "--json", "--quiet")
+    assert code == 0, err
+    assert len(json.loads(out)["answers"]) == 1
+    code, out, err = shotfit("predict", folder, picture, "--classes", "zebra,lion", "--quiet")
+    if get_method(name).open_vocabulary:
+        assert code == 0 and ("zebra" in out or "lion" in out)
+    else:
+        assert code == 2 and "cannot score classes" in err and "zebra" in err
+
+
+def test_bad_pairs_of_stages_and_long_names_say_so(shotfit, checkpoint, tmp_path):
+    common = ["--backbone", checkpoint, "--out", tmp_path / "model", *QUICK]
+    for method in ("2sfs:zero_shot", "2sfs:taskres", "2sfs:lp_pp"):
+        code, _, err = shotfit("fit", "digits", "--method", method, *common)
+        assert code == 2 and "first stage" in err
+    template = "very " * 90 + "{}."
+    code, _, err = shotfit("fit", "digits", "--template", template, *common)
+    assert code == 3 and "tokens" in err
+    assert not (tmp_path / "model").exists()

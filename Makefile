@@ -3,6 +3,7 @@
 # make bench-smoke   a small grid on Ray, killed once and resumed (part of make test)
 # make check   set up, then the quick checks (< 60 s)
 # make suite   run what is missing of the README's table (about an hour on two cores), then make docs
+# make comparison    run what is missing of the table of all methods (five hours of one core)
 # make docs    write tables, pages and the demo picture anew from the records in results/
 SHELL := /bin/bash
 SOURCE := $(abspath $(dir $(lastword $(MAKEFILE_LIST))))
@@ -63,7 +64,20 @@ golden: setup
 RECORDS := results
 SUITE := "$(BIN)/shotfit" bench --datasets suite --shots 4 --seeds 1 2 3 --setting base_to_novel --results $(RECORDS)
 
-.PHONY: suite docs
+COMPARE := "$(BIN)/shotfit" bench --datasets digits interface activities food --shots 4 --seeds 1 2 3 \
+	-o training.precision=bf16 --results $(RECORDS)
+EVERY := zero_shot layernorm bitfit lora clip_lora coop cocoop kgcoop prograd ivlp maple mma \
+	clip_adapter tip_adapter taskres plot_pp lp_pp 2sfs 2sfs:lora 2sfs:coop 2sfs:ivlp
+SHARED := --setting all_to_all --budget shared --iters-per-shot 100
+
+.PHONY: suite docs comparison
+comparison: setup
+	@$(RUN) $(COMPARE) --methods $(EVERY)
+	@$(RUN) $(COMPARE) --methods tip_adapter -o finetune=true
+	@$(RUN) $(COMPARE) --methods $(EVERY) $(SHARED)
+	@$(RUN) $(COMPARE) --methods tip_adapter -o finetune=true $(SHARED)
+	@$(MAKE) docs
+
 suite: setup
 	@$(RUN) $(SUITE) --methods zero_shot 2sfs
 	@$(MAKE) docs

@@ -275,3 +275,45 @@ def test_reproduce_plans_the_grid():
     missing = [name for name in TABLE.methods if recipe_of(name) is None]
     assert list(everything.missing) == missing
     assert recipe_of("2sfs_layernorm") == "2sfs:layernorm"
+
+
+def test_the_printed_commands_are_the_runs(shotfit, monkeypatch, tmp_path):
+    from shotfit.reproduction import reproduction
+    from shotfit.sweep import Overrides, SweepStep, expand
+
+    def lists(command):
+        words, found = command.split()[2:], {}
+        for word in words:
+            if word.startswith("--"):
+                found[word] = []
+            else:
+                found[list(found)[-1]].append(word)
+        return found
+
+    for name in ("b2n", "sweep-on-M"):
+        for grid in reproduction(paper_table(name), seeds=(1, 2)).grids:
+            said = lists(grid.command)
+            fields = {"iters_per_shot": int(said.get("--iters-per-shot", ["300"])[0])}
+            runs = expand(
+                said["--methods"],
+                said["--datasets"],
+                backbones=said["--backbones"],
+                shots=[int(shots) for shots in said["--shots"]],
+                seeds=[int(seed) for seed in said["--seeds"]],
+                settings=said["--setting"],
+                overrides=Overrides(fields),
+                template=said.get("--template", [None])[0],
+            )
+            assert {run.id for run in runs} == {run.id for run in grid.experiments()}
+    asked = []
+
+    def pretended(experiments, folder, **options):
+        asked.extend(experiments)
+        yield SweepStep(len(asked), 0, len(asked) - 1, 1, 0, 1.0, 7200.0, record("coop", "dtd"))
+
+    monkeypatch.setattr("shotfit.sweep.run_all", pretended)
+    code, out, _ = shotfit(
+        *["reproduce", "sweep-on-M", "--seeds", "1", "2", "--results", tmp_path, "--run"]
+    )
+    assert len(asked) == 6
+    assert code == 1 and "1 failed of 6, 2.0 h left" in out

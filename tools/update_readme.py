@@ -1,8 +1,10 @@
-"""Writes the README's table anew from the records of the embedded suite.
+"""Writes the README's tables and docs/comparison.md anew from the records of the embedded suite.
 
     python tools/update_readme.py [--results results]
 
-Only complete rows are written: a task that has not run with all three seeds is named as missing.
+The first table is 2SFS beside zero-shot CLIP on every task, in fp32; only complete rows are written,
+and a task that has not run with all three seeds is named as missing. The second has every method,
+from the records in bf16: its panels in full are on the page.
 """
 
 import argparse
@@ -11,9 +13,14 @@ from pathlib import Path
 
 from shotfit.evaluation import harmonic_mean
 from shotfit.records import Record, load_records
+from shotfit.report.protocol import keep
+from shotfit.report.render import render
+from shotfit.report.suite import suite_report
+from shotfit.report.tables import Report
 
 README = Path(__file__).parent.parent / "README.md"
-START, END = "<!-- suite -->", "<!-- /suite -->"
+COMPARISON = README.parent / "docs" / "comparison.md"
+COMPARED = ("precision=bf16",)
 SEEDS = (1, 2, 3)
 KEYS = ("base", "novel", "joint")
 
@@ -36,6 +43,7 @@ def collect(records: list[Record]) -> dict[tuple[str, str], dict[int, Record]]:
             and experiment["shots"] == 4
             and experiment["recipe"]["iters_per_shot"] == 300
             and experiment["recipe"]["first_fraction"] is None
+            and not any(s["options"] or s["training"] for s in experiment["recipe"]["stages"])
         )
         if wanted:
             key = (record.dataset, method_of(record))
@@ -118,15 +126,45 @@ def _summary(found: dict[tuple[str, str], dict[int, Record]], tasks: list[str]) 
     )
 
 
+def comparison(records: list[Record]) -> Report:
+    """Every method on the tasks that all of them have run."""
+    return suite_report(keep(records, COMPARED))
+
+
+def short(report: Report) -> str:
+    """The panels with averages, without the page's headings."""
+    panels = [p for p in report.panels if p.title.startswith(("Average", "Accuracy"))]
+    text = render(Report(report.id, report.title, tuple(panels), report.notes), "markdown")
+    lines = [line for line in text.splitlines() if not line.startswith("# ")]
+    bold = [f"**{line.removeprefix('## ')}**" if line.startswith("## ") else line for line in lines]
+    return "\n".join(bold).strip()
+
+
+def long(report: Report) -> str:
+    """Every panel, under second headings."""
+    return render(report, "markdown").split("\n", 2)[2].strip()
+
+
+def put(text: str, mark: str, content: str) -> str:
+    """`text` with what stands between two marks replaced.
+
+    Raises:
+        ValueError: when the marks are not there.
+    """
+    start, end = f"<!-- {mark} -->", f"<!-- /{mark} -->"
+    before, rest = text.split(start)
+    return f"{before}{start}\n{content}\n{end}{rest.split(end)[1]}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--results", type=Path, default=README.parent / "results")
     arguments = parser.parse_args()
-    text = README.read_text(encoding="utf-8")
-    before, rest = text.split(START)
-    after = rest.split(END)[1]
-    page = table(load_records(arguments.results))
-    README.write_text(f"{before}{START}\n{page}\n{END}{after}", encoding="utf-8")
+    records = load_records(arguments.results)
+    report = comparison(records)
+    text = put(README.read_text(encoding="utf-8"), "suite", table(records))
+    README.write_text(put(text, "methods", short(report)), encoding="utf-8")
+    COMPARISON.write_text(put(COMPARISON.read_text(encoding="utf-8"), "tables", long(report)))
 
 
 if __name__ == "__main__":

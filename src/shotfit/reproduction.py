@@ -39,14 +39,14 @@ class Grid:
 
     @property
     def command(self) -> str:
-        """The command line that runs it; empty when no command line can say it."""
-        if self.template:
-            return ""
+        """The command line that runs it."""
         words = ["shotfit bench", "--methods", *self.methods, "--datasets", *self.datasets]
         words += ["--backbones", HUB_IDS[self.backbone], "--setting", self.setting]
         words += ["--shots", str(self.shots), "--seeds", *map(str, self.seeds)]
         if self.iters_per_shot != 300:
             words += ["--iters-per-shot", str(self.iters_per_shot)]
+        if self.template:
+            words += ["--template", self.template]
         return " ".join(words)
 
     def experiments(self) -> list[Experiment]:

@@ -39,7 +39,7 @@ def reproduce(
         print(
             f"\n# {grid.backbone}, {len(grid.experiments())} runs, about {hours:.1f} device hours"
         )
-        print(grid.command or f"# zero-shot with {grid.template} prompts: run by --run")
+        print(grid.command)
     if plan.missing:
         print(f"\n# Printed, but not a method of this version: {', '.join(plan.missing)}")
     experiments = plan.experiments()

@@ -1,0 +1,118 @@
+"""What an iteration of every method costs, as a multiple of LayerNorm's at the same batch size.
+
+    python benchmarks/iterations.py [--write docs/comparison.md]
+
+On the embedded model, fp32, one thread. Every round measures all methods one after the other, each
+beside LayerNorm in the same round; the ratio is the median over rounds of the ratio within a round,
+so that a machine that slows down in between does not count. Times are of the processor, not of the
+wall: other work on the machine hardly adds to them.
+"""
+
+import argparse
+import dataclasses
+import os
+import statistics
+import time
+from pathlib import Path
+
+import torch
+
+from shotfit.backbone import Backbone
+from shotfit.data import load_dataset
+from shotfit.data.dataset import make_task
+from shotfit.experiment import keep_freed_memory, support_set, task_facts
+from shotfit.methods import get_method, list_methods
+from shotfit.recipe import Stage, one_stage, plan
+from shotfit.training import train
+
+START, END = "<!-- iterations -->", "<!-- /iterations -->"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--task", default="activities")
+    parser.add_argument("--batch-size", type=int, default=32)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--iterations", type=int, default=6, help="of a round, the first left out")
+    parser.add_argument("--write", type=Path, help="page to put the table into")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    keep_freed_memory()
+    text = table(measure(options), options)
+    if options.write is None:
+        print(text)
+        return
+    before, start, rest = options.write.read_text(encoding="utf-8").partition(START)
+    _, end, after = rest.partition(END)
+    if not start or not end:
+        parser.error(f"{options.write} lacks the marks {START} and {END}")
+    page = f"{before}{START}\n{text}\n{END}{after}"
+    options.write.write_text(page, encoding="utf-8")
+
+
+def measure(options: argparse.Namespace) -> dict[str, list[float]]:
+    """Seconds of an iteration by method (and phase), one number a round."""
+    seconds: dict[str, list[float]] = {}
+    for _ in range(options.rounds):
+        for name in list_methods():
+            for label, value in one_round(name, options).items():
+                seconds.setdefault(label, []).append(value)
+    return seconds
+
+
+def one_round(name: str, options: argparse.Namespace) -> dict[str, float]:
+    """The median iteration of each phase; nothing for methods that take no training step."""
+    task = make_task(load_dataset("demo", name=options.task), "base_to_novel", 4, 1)
+    backbone = Backbone.from_pretrained("iconclip")
+    tuned = {"finetune": True} if name == "tip_adapter" else {}
+    recipe = dataclasses.replace(one_stage(name), stages=(Stage(name, options=tuned),))
+    (_, config, trainings) = plan(recipe, task_facts(task))[0]
+    support = support_set(task.support, backbone, 1)
+    method = get_method(name)(backbone, config, task.support.template)
+    if trainings:
+        method.setup(support)
+    found = {}
+    for phase, training in enumerate(trainings):
+        method.begin_phase(phase)
+        few = dataclasses.replace(
+            training, iterations=options.iterations, epochs=None, batch_size=options.batch_size
+        )
+        times = [time.process_time()]
+        for _ in train(method, support, few):
+            times.append(time.process_time())
+        steps = [after - before for before, after in zip(times[1:], times[2:], strict=False)]
+        label = name if len(trainings) == 1 else f"{name}, phase {phase + 1}"
+        found[label] = statistics.median(steps)
+    return found
+
+
+def table(seconds: dict[str, list[float]], options: argparse.Namespace) -> str:
+    """Markdown: milliseconds, and the ratio to LayerNorm, cheapest first."""
+    base = seconds["layernorm"]
+    ratios = {
+        label: statistics.median(a / b for a, b in zip(values, base, strict=True))
+        for label, values in seconds.items()
+    }
+    lines = [
+        f"An iteration with {options.batch_size} images and the {options.task} task's base classes,",
+        f"fp32, one thread of {processor()}, PyTorch {torch.__version__}; median of "
+        f"{options.rounds} rounds:",
+        "",
+        "| method | ms of processor time | times LayerNorm |",
+        "| --- | ---: | ---: |",
+    ]
+    for label in sorted(ratios, key=lambda label: ratios[label]):
+        milliseconds = 1000 * statistics.median(seconds[label])
+        lines.append(f"| {label} | {milliseconds:.1f} | {ratios[label]:.2f} |")
+    return "\n".join(lines)
+
+
+def processor() -> str:
+    """The processor's name, as far as the system tells."""
+    path = Path("/proc/cpuinfo")
+    names = [line for line in path.read_text().splitlines() if line.startswith("model name")]
+    return f"{names[0].partition(':')[2].strip()} ({os.cpu_count()} cores)" if names else "this CPU"
+
+
+if __name__ == "__main__":
+    main()

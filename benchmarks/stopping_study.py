@@ -59,6 +59,7 @@ def main() -> None:
     parser.add_argument("--iters-per-shot", type=int, default=50)
     parser.add_argument("--lr", type=float, default=1e-3)
     parser.add_argument("--batch-size", type=int, default=16)
+    parser.add_argument("--precision", default="bf16")
     parser.add_argument("--views", type=int, default=2, help="cached views of the second stage")
     parser.add_argument("--backbone", default="iconclip")
     parser.add_argument("--results", type=Path, default=Path("results/stopping"))
@@ -109,7 +110,10 @@ def cell(name: str, method_name: str, seed: int, options: argparse.Namespace) ->
         "seed": seed,
         "options": {
             key: getattr(options, key)
-            for key in ("shots", "iters_per_shot", "lr", "batch_size", "views", "backbone")
+            for key in (
+                *("shots", "iters_per_shot", "lr", "batch_size"),
+                *("precision", "views", "backbone"),
+            )
         },
         "classes": len(task.support.classnames),
         "places": run.places,
@@ -195,7 +199,9 @@ def published_recipe(task: Task, name: str, seed: int, options: argparse.Namespa
 
 
 def compressed(training: TrainConfig, options: argparse.Namespace) -> TrainConfig:
-    return dataclasses.replace(training, lr=options.lr, batch_size=options.batch_size)
+    return dataclasses.replace(
+        training, lr=options.lr, batch_size=options.batch_size, precision=options.precision
+    )
 
 
 def rounded(pairs: list[tuple[float, float]]) -> list[list[float]]:

@@ -164,3 +164,43 @@ def test_fp16_gives_up_when_no_scale_is_small_enough(task, monkeypatch):
     with pytest.raises(FloatingPointError, match="any scale"):
         list(train(method, support, TrainConfig(iterations=2, precision="fp16")))
     assert next(calls) < 60
+
+
+def embeds_and_gradients(backbone, cast):
+    """Image and text embeddings under bf16 autocast, and the gradients of the LayerNorms."""
+    pixels = torch.randn(3, 3, 32, 32, generator=torch.Generator().manual_seed(1))
+    towers = (backbone.vision, backbone.text)
+    for tower in towers:
+        for block in tower.blocks:
+            block.norm1.requires_grad_(True)
+            block.norm2.requires_grad_(True)
+            block.keep_cast(torch.bfloat16 if cast else None)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        images = backbone.encode_image(pixels)
+        texts = backbone.encode_text(["a photo of a red.", "a photo of a long blue thing."])
+    (images.float().sum() + texts.float().square().sum()).backward()
+    gradients = [p.grad for tower in towers for p in tower.blocks.parameters() if p.requires_grad]
+    return [images.detach(), texts.detach(), *gradients]
+
+
+def test_weights_kept_in_half_precision_are_what_autocast_makes_of_them():
+    plain = embeds_and_gradients(make_backbone(), cast=False)
+    kept = embeds_and_gradients(make_backbone(), cast=True)
+    for ours, theirs in zip(kept, plain, strict=True):
+        # Queries, keys and values as one product add their gradients in fp32, not in bf16.
+        assert relative(ours.float(), theirs.float()) < 2e-2
+    exact = embeds_and_gradients(make_backbone(), cast=True)
+    assert all(torch.equal(a, b) for a, b in zip(kept, exact, strict=True))
+
+
+def test_training_in_bf16_keeps_no_weights_and_evaluates_in_fp32(task):
+    method = get_method("layernorm")(make_backbone())
+    support = make_support(task)
+    pixels = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(1))
+    config = TrainConfig(iterations=3, precision="bf16", lr=0.0, lr_min=0.0, weight_decay=0.0)
+    before = method.encode_images(pixels)
+    for _ in train(method, support, config):
+        # Nothing was trained, so what is seen between two steps must be the fp32 embedding.
+        assert torch.equal(method.encode_images(pixels), before)
+    assert not any(block._cast for block in method.backbone.vision.blocks)
+    assert not any(block._cast for block in method.backbone.text.blocks)

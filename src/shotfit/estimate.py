@@ -21,7 +21,7 @@ from shotfit.recipe import plan
 from shotfit.records import Record
 from shotfit.training import total_iterations
 
-ROUGH_SECONDS = {"iconclip": 0.02, "other": 0.25}
+ROUGH_SECONDS = {"iconclip": 0.08, "other": 0.25}
 """Seconds of an iteration with 32 images: the embedded model on one CPU core, and ViT-B/16 on one
 GPU. Orders of magnitude, for a first plan only."""
 

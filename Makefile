@@ -84,4 +84,4 @@ suite: setup
 
 docs: setup
 	@$(RUN) "$(BIN)/python" tools/update_readme.py --results $(RECORDS)
-	@$(RUN) "$(BIN)/python" tools/make_papers_page.py --results $(RECORDS)
+	@$(RUN) "$(BIN)/python" tools/make_papers_page.py

@@ -94,7 +94,7 @@ def table(seconds: dict[str, list[float]], options: argparse.Namespace) -> str:
         for label, values in seconds.items()
     }
     lines = [
-        f"An iteration with {options.batch_size} images and the {options.task} task's base classes,",
+        f"An iteration with {options.batch_size} images and the base classes of {options.task},",
         f"fp32, one thread of {processor()}, PyTorch {torch.__version__}; median of "
         f"{options.rounds} rounds:",
         "",

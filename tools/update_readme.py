@@ -2,9 +2,9 @@
 
     python tools/update_readme.py [--results results]
 
-The first table is 2SFS beside zero-shot CLIP on every task, in fp32; only complete rows are written,
-and a task that has not run with all three seeds is named as missing. The second has every method,
-from the records in bf16: its panels in full are on the page.
+The first table is 2SFS beside zero-shot CLIP on every task, in fp32; only complete rows are
+written, and a task that has not run with all three seeds is named as missing. The second has every
+method, from the records in bf16: its panels in full are on the page.
 """
 
 import argparse

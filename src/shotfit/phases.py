@@ -134,10 +134,12 @@ def mean_points(curves: Sequence[Sequence[DynamicsPoint]]) -> tuple[DynamicsPoin
 def _standard_error(values: np.ndarray, window: int) -> float:
     """Of a smoothed value: the spread of single ones over the square root of the window.
 
-    Second differences of white noise have six times its variance; their median is not moved by
-    the few steep steps at the start of a curve.
+    Second differences of white noise have six times its variance. The larger of two robust
+    estimates of it: their median is not moved by the steep steps at the start of a curve, but is
+    zero for a quiet curve, since accuracy comes in steps of one image; there the upper quartile
+    tells.
     """
-    differences = np.abs(np.diff(values, 2))
-    spread = 1.4826 * float(np.median(differences)) / np.sqrt(6)
+    middle, upper = np.quantile(np.abs(np.diff(values, 2)), [0.5, 0.75])
+    spread = max(float(middle) / 0.6745, float(upper) / 1.1503) / np.sqrt(6)
     # Never zero, or the rounding of a flat curve would count as a rise.
     return max(1e-6, float(spread / np.sqrt(window)))

@@ -1,5 +1,6 @@
 """Datasets: sources that read them, shots and tasks, images as tensors."""
 
+import dataclasses
 import difflib
 import importlib
 import inspect
@@ -47,8 +48,13 @@ def locate(data: str) -> tuple[str, dict[str, Any]]:
     )
 
 
-def load_dataset(source: str, *, root: str | None = None, **options: Any) -> Dataset:
+def load_dataset(
+    source: str, *, root: str | None = None, draft: bool = False, **options: Any
+) -> Dataset:
     """The dataset that a source reads; `root` is where datasets lie, for sources that need one.
+
+    With `draft`, whatever the source, large JPEGs are decoded at a fraction of their size. It is
+    an option of the data, so that it counts in a run's identity where it is used.
 
     Raises:
         UsageError: for an unknown source or option.
@@ -70,4 +76,5 @@ def load_dataset(source: str, *, root: str | None = None, **options: Any) -> Dat
     ]
     if missing:
         raise UsageError(f"The {source} source needs {', '.join(missing)}.")
-    return load(**options)
+    dataset = load(**options)
+    return dataclasses.replace(dataset, draft=True) if draft else dataset

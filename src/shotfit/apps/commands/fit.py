@@ -49,6 +49,16 @@ def fit(
     template: Annotated[
         str | None, typer.Option(help='Prompt with {} for the name. ["a photo of a {}."]')
     ] = None,
+    image_memory: Annotated[
+        str | None,
+        typer.Option(help="Decoded images kept in memory, such as 500MB. [default: 2GiB]"),
+    ] = None,
+    draft: Annotated[
+        bool | None,
+        typer.Option(
+            "--draft", help="Decode large JPEGs at a fraction of their size: faster, not the same."
+        ),
+    ] = None,
     config: options.ConfigFile = None,
     device: options.Device = None,
     root: options.Root = None,
@@ -67,6 +77,8 @@ def fit(
         "budget": budget,
         "option": option,
         "template": template,
+        "image_memory": image_memory,
+        "draft": draft,
         "data": data,
     }
     choices = options.merge(config, given)

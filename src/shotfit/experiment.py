@@ -134,7 +134,7 @@ def fit_task(
         support_set(task.validation, backbone, seed + 1, loading) as validation,
     ):
         support.decode()
-        return adapt(
+        method = adapt(
             backbone,
             support,
             experiment.recipe,
@@ -143,6 +143,9 @@ def fit_task(
             generator=torch.Generator().manual_seed(seed),
             observe=observe,
         )
+    # A method that learns nothing for each class does not keep their names by itself.
+    method.trained_names = method.trained_names or task.support.classnames
+    return method
 
 
 def keep_freed_memory() -> None:

@@ -63,21 +63,19 @@ def predict(
 ) -> None:
     """Name the class of images, as many as there are."""
     from shotfit.apps import predicting
+    from shotfit.apps.benchmarking import ray_options
     from shotfit.apps.prediction_file import PredictionFile
-    from shotfit.cluster import RayOptions
 
     names = tuple(name.strip() for name in classes.split(",")) if classes else None
     if names is not None and not all(names):
         raise UsageError("--classes takes names separated by commas.")
     question = predicting.Question(model, names, top, int8, draft)
     total, identity = predicting.identity(question, images)
-    address = None if ray == "local" else ray
-    cluster = RayOptions(address, cpus_per_replica, gpus_per_replica)
     how = {
         "total": total,
         "batch_size": batch_size,
         "device": device,
-        "ray": cluster if ray else None,
+        "ray": ray_options(ray, cpus_per_replica, gpus_per_replica),
         "skip_broken": skip_broken,
         "quiet": quiet,
     }

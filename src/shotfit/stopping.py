@@ -290,7 +290,7 @@ def subset(split: Split, labels: list[int]) -> Split:
         if example.label in place
     )
     names = tuple(split.classnames[label] for label in labels)
-    return Split(names, examples, split.template, split.draft)
+    return Split(names, examples, split.template, draft=split.draft)
 
 
 @torch.no_grad()

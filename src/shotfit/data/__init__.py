@@ -50,13 +50,11 @@ def locate(data: str) -> tuple[str, dict[str, Any]]:
     )
 
 
-def load_dataset(
-    source: str, *, root: str | None = None, draft: bool = False, **options: Any
-) -> Dataset:
+def load_dataset(source: str, *, root: str | None = None, **options: Any) -> Dataset:
     """The dataset that a source reads; `root` is where datasets lie, for sources that need one.
 
-    With `draft`, whatever the source, large JPEGs are decoded at a fraction of their size. It is
-    an option of the data, so that it counts in a run's identity where it is used.
+    With the option `draft=True`, whatever the source, large JPEGs are decoded at a fraction of
+    their size. It is an option of the data, so that it counts in a run's identity where it is used.
 
     Raises:
         UsageError: for an unknown source or option.
@@ -64,6 +62,7 @@ def load_dataset(
     """
     if source not in list_sources():
         raise unknown_name("dataset source", source, list_sources())
+    draft = options.pop("draft", False)
     load = importlib.import_module(f"{sources.__name__}.{source}").load
     known = inspect.signature(load).parameters
     if "root" in known:

@@ -47,7 +47,7 @@ class Split:
     classnames: tuple[str, ...]
     examples: tuple[Example, ...]
     template: str = TEMPLATE
-    draft: bool = False
+    draft: bool = field(default=False, kw_only=True)
 
     @property
     def labels(self) -> tuple[int, ...]:
@@ -65,7 +65,7 @@ class Dataset:
     val: tuple[Example, ...] = ()
     test: tuple[Example, ...] = ()
     template: str = TEMPLATE
-    draft: bool = False
+    draft: bool = field(default=False, kw_only=True)
 
 
 @dataclass(frozen=True)

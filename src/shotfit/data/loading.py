@@ -8,7 +8,7 @@ import os
 import random
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -264,7 +264,7 @@ def prepared_batches(
     *,
     draft: bool = False,
     loading: Loading | None = None,
-) -> Iterator[Prepared]:
+) -> Generator[Prepared, None, None]:
     """The images in order with the test-time transform, in constant memory: `images` is read as
     far as batches are prepared ahead. Closing the generator ends its threads.
 
@@ -304,7 +304,7 @@ def plain_batches(
             start = end
 
 
-def ahead(items: Iterator[T], count: int) -> Iterator[T]:
+def ahead(items: Iterator[T], count: int) -> Generator[T, None, None]:
     """`items` in their order, up to `count` of them computed by a thread before they are asked
     for. The thread has ended when this generator is closed; 0 needs none."""
     if count < 1:

@@ -14,7 +14,7 @@ from torch import Tensor
 from shotfit import archive
 from shotfit.backbone.int8 import quantize
 from shotfit.config import to_dict
-from shotfit.data import as_dataset
+from shotfit.data.accepted import as_dataset
 from shotfit.data.checks import check_names
 from shotfit.data.dataset import Dataset, Example, Split, make_task
 from shotfit.data.images import ImageSource

@@ -5,14 +5,12 @@ import difflib
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from shotfit.data import sources
 from shotfit.data.benchmarks import benchmarks, find_benchmark
-from shotfit.data.dataset import Dataset, Example
-from shotfit.data.images import ImageSource, open_image
+from shotfit.data.dataset import Dataset
 from shotfit.errors import DataError, UsageError, unknown_name
 
 
@@ -79,28 +77,3 @@ def load_dataset(source: str, *, root: str | None = None, **options: Any) -> Dat
         raise UsageError(f"The {source} source needs {', '.join(missing)}.")
     dataset = load(**options)
     return dataclasses.replace(dataset, draft=True) if draft else dataset
-
-
-def as_dataset(
-    data: str | Path | Dataset | Sequence[tuple[ImageSource, str]], root: str | None = None
-) -> Dataset:
-    """What `fit` and `evaluate` accept, as a dataset.
-
-    Raises:
-        DataError: when it cannot be found or read.
-    """
-    if isinstance(data, Dataset):
-        return data
-    if isinstance(data, str | Path):
-        source, options = locate(str(data))
-        return load_dataset(source, root=root, **options)
-    pairs = list(data)
-    if not pairs:
-        raise DataError("There are no images to learn from.")
-    names = tuple(dict.fromkeys(name for _, name in pairs))
-    label = {name: index for index, name in enumerate(names)}
-    examples = tuple(
-        Example(str(number), label[name], open_image(image, f"image {number}"))
-        for number, (image, name) in enumerate(pairs)
-    )
-    return Dataset("images", names, examples)

@@ -21,7 +21,7 @@ from shotfit.apps import cli
 from shotfit.backbone import Backbone
 from shotfit.data.dataset import Dataset, Example, make_task
 from shotfit.data.images import ImageSpec
-from shotfit.data.loading import SupportSet
+from shotfit.data.loading import Loading, SupportSet
 
 torch.set_num_threads(1)
 
@@ -167,7 +167,7 @@ def support(task) -> SupportSet:
 
 
 def make_support(task, seed: int = 1) -> SupportSet:
-    return SupportSet(task.support, SPEC, random.Random(seed), threads=1)
+    return SupportSet(task.support, SPEC, random.Random(seed), Loading(workers=1))
 
 
 @pytest.fixture(scope="session")

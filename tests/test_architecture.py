@@ -19,7 +19,7 @@ LAYERS = [
     ["methods"],
     ["execution"],
     ["training"],
-    ["evaluation", "phases"],
+    ["evaluation", "phases", "scoring"],
     ["stopping"],
     ["recipe"],
     ["records"],

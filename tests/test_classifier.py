@@ -9,7 +9,7 @@ import torch
 from conftest import shapes_dataset, tiny_clip
 from PIL import Image
 
-from shotfit.archive import CONFIG, WEIGHTS
+from shotfit.archive import CLASSES, CONFIG, WEIGHTS
 from shotfit.classifier import FewShotClassifier
 from shotfit.errors import DataError, UsageError
 from shotfit.methods.base import Method
@@ -77,7 +77,7 @@ def test_the_folder_holds_only_what_changed(saved):
     state = safetensors.torch.load_file(saved / WEIGHTS)
     assert "weight" in state
     assert all(k == "weight" or ".norm" in k for k in state)
-    assert sorted(p.name for p in saved.iterdir()) == ["README.md", WEIGHTS, CONFIG]
+    assert sorted(p.name for p in saved.iterdir()) == ["README.md", CLASSES, WEIGHTS, CONFIG]
 
 
 def test_classes_by_name(checkpoint, images):

@@ -10,7 +10,7 @@ from conftest import SPEC, make_backbone, make_support
 from torch import nn
 
 from shotfit.config import from_dict, to_dict
-from shotfit.data.loading import SupportSet
+from shotfit.data.loading import Loading, SupportSet
 from shotfit.errors import UsageError
 from shotfit.evaluation import evaluate
 from shotfit.methods import get_method, list_methods
@@ -52,7 +52,7 @@ def fit(name, task, iterations=3):
         for _ in train(method, support, config):
             pass
     method.eval()
-    validation = SupportSet(task.validation, SPEC, random.Random(2), threads=1)
+    validation = SupportSet(task.validation, SPEC, random.Random(2), Loading(workers=1))
     with torch.no_grad():
         method.finish(support, validation)
     return method, support

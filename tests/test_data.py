@@ -14,6 +14,7 @@ from shotfit.data import load_dataset, locate
 from shotfit.data.checks import check_split
 from shotfit.data.dataset import Dataset, Example, make_task, sample_shots, split_base_novel
 from shotfit.data.images import augment, draw_crop, open_image, prepare
+from shotfit.data.loading import Loading, SupportSet
 from shotfit.errors import DataError, UsageError
 
 
@@ -117,7 +118,9 @@ def test_bad_folders_name_the_file(folder, spoil, message):
 
 def load_and_check(folder):
     dataset = load_dataset("folder", path=str(folder))
-    check_split(make_task(dataset, "all_to_all", None, 1).support)
+    support = make_task(dataset, "all_to_all", None, 1).support
+    check_split(support)
+    SupportSet(support, SPEC, random.Random(1)).decode()
 
 
 def test_empty_and_missing_folders(tmp_path):
@@ -215,9 +218,8 @@ def test_batches_cover_an_epoch_and_repeat_with_the_seed(task):
 
 
 def test_threads_do_not_change_batches(task):
-    from shotfit.data.loading import SupportSet
-
-    sets = [SupportSet(task.support, SPEC, random.Random(1), threads=n) for n in (1, 4)]
+    loadings = [Loading(workers=n) for n in (1, 4)]
+    sets = [SupportSet(task.support, SPEC, random.Random(1), loading) for loading in loadings]
     one, four = (next(support.batches(12)) for support in sets)
     assert torch.equal(one[0], four[0])
 

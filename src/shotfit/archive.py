@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 CONFIG, WEIGHTS, CARD = "shotfit.json", "model.safetensors", "README.md"
+# The embeddings of the classes: what the rest of the folder gives anyway, and only saves the text
+# tower. They count while their hash is the one in the config, which names all they depend on.
+CLASSES = "classes.safetensors"
 
 
 def save(classifier: "FewShotClassifier", folder: Path) -> Path:
@@ -58,9 +61,7 @@ def load(
     kind: type["FewShotClassifier"], name: str, *, device: str | None, revision: str | None
 ) -> "FewShotClassifier":
     """Reads a saved folder; see `FewShotClassifier.from_pretrained`."""
-    folder = Path(name).expanduser()
-    if not folder.is_dir():
-        folder = _download(name, revision)
+    folder = find(name, revision)
     settings = read_settings(folder)
     state = _read_weights(folder)
     experiment = from_dict(Experiment, settings["experiment"])
@@ -86,8 +87,19 @@ def load(
         raise DataError(f"The tensors in {folder} do not fit its config: {error}") from error
     classifier = kind(experiment.backbone, experiment.recipe, seed=experiment.seed, device=device)
     classifier.experiment = experiment
-    classifier._restore(method.to(backbone.device), settings)
+    embeds = _read_classes(folder, settings.get("classes"))
+    classifier._restore(method.to(backbone.device), settings, embeds)
     return classifier
+
+
+def find(name: str, revision: str | None = None) -> Path:
+    """The folder of a saved classifier, downloaded when `name` is none.
+
+    Raises:
+        DataError: when there is no such folder and no such repository.
+    """
+    folder = Path(name).expanduser()
+    return folder if folder.is_dir() else _download(name, revision)
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
@@ -145,6 +157,10 @@ def _write(classifier: "FewShotClassifier", folder: Path) -> None:
     folder.mkdir()
     method = classifier.method
     safetensors.torch.save_file(method.learned_state(), folder / WEIGHTS)
+    embeds = classifier.embedded_names()
+    tensors = {"weight": embeds.weight, "views": embeds.views}
+    kept = {k: v.detach().cpu().contiguous() for k, v in tensors.items() if v is not None}
+    safetensors.torch.save_file(kept, folder / CLASSES)
     settings = {
         "format": FORMAT,
         "shotfit": __version__,
@@ -155,6 +171,7 @@ def _write(classifier: "FewShotClassifier", folder: Path) -> None:
         ],
         **classifier.settings(),
         "files": {WEIGHTS: _sha256(folder / WEIGHTS)},
+        "classes": _sha256(folder / CLASSES),
     }
     settings["checksum"] = _checksum(settings)
     text = json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
@@ -214,6 +231,14 @@ def _checksum(settings: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
+def _read_classes(folder: Path, expected: str | None) -> dict[str, torch.Tensor] | None:
+    """The saved embeddings; None when there are none, or others than the config knows."""
+    path = folder / CLASSES
+    if expected is None or not path.is_file() or _sha256(path) != expected:
+        return None
+    return safetensors.torch.load_file(path)
+
+
 def _read_weights(folder: Path) -> dict[str, torch.Tensor]:
     try:
         return safetensors.torch.load_file(folder / WEIGHTS)
@@ -228,7 +253,7 @@ def _download(name: str, revision: str | None) -> Path:
     try:
         return Path(
             huggingface_hub.snapshot_download(
-                name, revision=revision, allow_patterns=[CONFIG, WEIGHTS, CARD]
+                name, revision=revision, allow_patterns=[CONFIG, WEIGHTS, CLASSES, CARD]
             )
         )
     except HFValidationError:

@@ -1,8 +1,9 @@
 """`FewShotClassifier`: fit, predict, new classes by name, save and load."""
 
-import glob
+import contextlib
+import dataclasses
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +12,20 @@ import torch
 from torch import Tensor
 
 from shotfit import archive
+from shotfit.backbone.int8 import quantize
 from shotfit.config import to_dict
-from shotfit.data import load_dataset, locate
+from shotfit.data.accepted import as_dataset
 from shotfit.data.checks import check_names
 from shotfit.data.dataset import Dataset, Example, Split, make_task
-from shotfit.data.images import SUFFIXES, ImageSource, open_image, prepare
-from shotfit.errors import DataError, UsageError
+from shotfit.data.images import ImageSource
+from shotfit.data.listing import list_images
+from shotfit.data.loading import Loading, memory_bytes
+from shotfit.errors import UsageError
 from shotfit.evaluation import evaluate
 from shotfit.experiment import Experiment, fit_task, pick_device
 from shotfit.methods.base import ClassEmbeddings, Method
 from shotfit.recipe import Observe, Recipe, named_recipe
+from shotfit.scoring import Scored, score
 
 Images = ImageSource | Sequence[ImageSource]
 
@@ -60,7 +65,9 @@ class FewShotClassifier:
         self._method: Method | None = None
         self._added: list[str] = []
         self._kept: list[int] = []
+        self._everything: ClassEmbeddings | None = None
         self._classes: ClassEmbeddings | None = None
+        self._int8 = False
 
     # Learning
 
@@ -70,25 +77,48 @@ class FewShotClassifier:
         shots: int | None = None,
         *,
         observe: Observe | None = None,
+        image_memory: int | str = Loading.memory,
+        draft: bool = False,
     ) -> "FewShotClassifier":
         """Learns from a folder, a manifest, an embedded task, a dataset, or (image, name) pairs.
 
         `shots` images of each class are drawn; None takes all. `observe` is called after every
-        update with the method, the stage and the step.
+        update with the method, the stage and the step. Decoded images are kept up to
+        `image_memory`, in bytes or as "500MB". `draft` decodes large JPEGs at a fraction of their
+        size: faster, with nearly the same pixels.
 
         Raises:
             DataError: for images or class names that cannot be used.
+            UsageError: for an `image_memory` that is none.
         """
+        loading = Loading(memory=memory_bytes(image_memory))
         dataset = as_dataset(data)
+        if draft:
+            dataset = dataclasses.replace(dataset, draft=True)
         task = make_task(dataset, "all_to_all", shots, self.experiment.seed)
-        return self.take(fit_task(self.experiment, task, observe=observe, device=str(self.device)))
+        device = str(self.device)
+        method = fit_task(self.experiment, task, observe=observe, device=device, loading=loading)
+        return self.take(method)
 
     def take(self, method: Method, added: Sequence[str] = ()) -> "FewShotClassifier":
         """Uses an adapted method whose classes are those it was trained on, and `added`."""
         self._method = method.eval()
         self._added = list(added)
         self._kept = list(range(len(method.trained_names) + len(added)))
-        self._classes = None
+        self._everything = self._classes = None
+        self._int8 = False
+        return self
+
+    def quantize(self) -> "FewShotClassifier":
+        """Rounds the linear layers of the image tower to 8 bits: faster on a CPU, for good.
+
+        Class names stay as exact as they are: each is embedded once, however many images follow.
+
+        Raises:
+            UsageError: when the model is not on the CPU.
+        """
+        quantize(self.method.backbone.vision)
+        self._int8 = True
         return self
 
     # Classes
@@ -136,7 +166,7 @@ class FewShotClassifier:
         before = len(self.method.trained_names) + len(self._added)
         self._added += names
         self._kept += range(before, before + len(names))
-        self._classes = None
+        self._everything = self._classes = None
 
     def remove_classes(self, names: Sequence[str]) -> None:
         """Stops answering with these classes (all classes of a name).
@@ -178,25 +208,45 @@ class FewShotClassifier:
         probabilities = torch.cat(batches).numpy()
         return probabilities[0] if single else probabilities
 
-    @torch.no_grad()
     def iter_logits(
         self,
-        images: Sequence[ImageSource],
+        images: Iterable[ImageSource],
         classnames: Sequence[str] | None = None,
         batch_size: int = 64,
     ) -> Iterator[Tensor]:
-        """Logits batch by batch, so that any number of images takes constant memory."""
+        """Logits batch by batch, so that any number of images takes constant memory.
+
+        Raises:
+            DataError: for an image that cannot be read.
+        """
+        with contextlib.closing(self.score(images, classnames, batch_size=batch_size)) as batches:
+            for batch in batches:
+                for error in batch.broken.values():
+                    raise error
+                yield batch.logits
+
+    def score(
+        self,
+        images: Iterable[ImageSource],
+        classnames: Sequence[str] | None = None,
+        *,
+        batch_size: int = 64,
+        draft: bool = False,
+        loading: Loading | None = None,
+    ) -> Generator[Scored, None, None]:
+        """Batches of images as they come, each with its logits and its unreadable images.
+
+        With `draft`, large JPEGs are decoded at a fraction of their size.
+        """
         if classnames is None:
             classes = self._class_embeddings()
         else:
             check_names(classnames)
-            classes = self.method.encode_classes(classnames)
-        spec = self.method.backbone.image_spec
-        device = self.method.backbone.device
-        for start in range(0, len(images), batch_size):
-            batch = images[start : start + batch_size]
-            pixels = torch.from_numpy(np.stack([prepare(open_image(i), spec) for i in batch]))
-            yield self.method(pixels.to(device), classes).float().cpu()
+            with torch.no_grad():
+                classes = self.method.encode_classes(classnames)
+        return score(
+            self.method, classes, images, batch_size=batch_size, draft=draft, loading=loading
+        )
 
     def evaluate(self, data: str | Path | Dataset) -> dict[str, float]:
         """Accuracy in percent on a dataset's test images (its training images without any).
@@ -231,19 +281,35 @@ class FewShotClassifier:
 
         Raises:
             DataError: when the folder exists and is not a saved classifier.
+            UsageError: after `quantize`, which leaves nothing exact to save.
         """
+        if self._int8:
+            raise UsageError(
+                "This classifier has been rounded to 8 bits: save it before, and quantize what "
+                "from_pretrained reads."
+            )
         return archive.save(self, Path(folder))
 
     @classmethod
     def from_pretrained(
-        cls, name: str | Path, *, device: str | None = None, revision: str | None = None
+        cls,
+        name: str | Path,
+        *,
+        device: str | None = None,
+        revision: str | None = None,
+        int8: bool = False,
     ) -> "FewShotClassifier":
         """A classifier from a saved folder or a hub repository; needs no training data.
 
+        `int8` is `quantize`, and means the CPU where no device is named.
+
         Raises:
             DataError: for a missing, altered or foreign file.
+            UsageError: for `int8` on another device than the CPU.
         """
-        return archive.load(cls, str(name), device=device, revision=revision)
+        device = device or ("cpu" if int8 else None)
+        classifier = archive.load(cls, str(name), device=device, revision=revision)
+        return classifier.quantize() if int8 else classifier
 
     def push_to_hub(self, repository: str, *, private: bool = False) -> str:
         """Uploads the saved folder to a Hugging Face model repository and returns its address."""
@@ -260,17 +326,33 @@ class FewShotClassifier:
             "metrics": self.metrics,
         }
 
-    def _restore(self, method: Method, settings: Mapping[str, Any]) -> None:
+    @torch.no_grad()
+    def embedded_names(self) -> ClassEmbeddings:
+        """Every name that was trained or added, embedded; also those that were removed since."""
+        if self._everything is None:
+            names = (*self.method.trained_names, *self._added)
+            self._everything = self.method.encode_classes(names)
+        return self._everything
+
+    def _restore(
+        self, method: Method, settings: Mapping[str, Any], embeds: Mapping[str, Tensor] | None
+    ) -> None:
+        """Takes up what was saved; `embeds` are the tensors of `embedded_names`, if known."""
         self.take(method, settings["added_names"])
         self._kept = list(settings["kept"])
         self.metrics = dict(settings["metrics"])
+        if embeds is not None:
+            device, views = method.backbone.device, embeds.get("views")
+            self._everything = method.class_embeddings(
+                (*method.trained_names, *self._added),
+                embeds["weight"].to(device),
+                None if views is None else views.to(device),
+            )
 
-    @torch.no_grad()
     def _class_embeddings(self) -> ClassEmbeddings:
-        """The classes' embeddings, computed once until the classes change."""
+        """The embeddings of `classes`, computed once until these change."""
         if self._classes is None:
-            names = (*self.method.trained_names, *self._added)
-            everything = self.method.encode_classes(names)
+            everything = self.embedded_names()
             kept = torch.tensor(self._kept, device=everything.weight.device)
             views = everything.views
             self._classes = ClassEmbeddings(
@@ -285,53 +367,10 @@ class FewShotClassifier:
         """The single images that are meant, and whether one image was given as such."""
         if isinstance(images, str | Path):
             found = list_images(images)
-            return (found, False) if found is not None else ([images], True)
+            return (list(found), False) if found is not None else ([images], True)
         if isinstance(images, Sequence) and not isinstance(images, bytes):
             return list(images), False
         return [images], True
-
-
-def list_images(where: str | Path) -> list[ImageSource] | None:
-    """The images in a folder (and below) or matching a glob pattern; None for a plain file.
-
-    Raises:
-        DataError: when there are none.
-    """
-    path = Path(where).expanduser()
-    if path.is_dir():
-        files = sorted(p for p in path.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file())
-    elif glob.has_magic(str(where)) and not path.exists():
-        files = sorted(Path(p) for p in glob.glob(str(path), recursive=True) if Path(p).is_file())
-    else:
-        return None
-    if not files:
-        raise DataError(f"No images in {where}.")
-    return list(files)
-
-
-def as_dataset(
-    data: str | Path | Dataset | Sequence[tuple[ImageSource, str]], root: str | None = None
-) -> Dataset:
-    """What `fit` and `evaluate` accept, as a dataset.
-
-    Raises:
-        DataError: when it cannot be found or read.
-    """
-    if isinstance(data, Dataset):
-        return data
-    if isinstance(data, str | Path):
-        source, options = locate(str(data))
-        return load_dataset(source, root=root, **options)
-    pairs = list(data)
-    if not pairs:
-        raise DataError("There are no images to learn from.")
-    names = tuple(dict.fromkeys(name for _, name in pairs))
-    label = {name: index for index, name in enumerate(names)}
-    examples = tuple(
-        Example(str(number), label[name], open_image(image, f"image {number}"))
-        for number, (image, name) in enumerate(pairs)
-    )
-    return Dataset("images", names, examples)
 
 
 def _part(dataset: Dataset, examples: Sequence[Example], labels: Sequence[int]) -> Split:
@@ -344,4 +383,5 @@ def _part(dataset: Dataset, examples: Sequence[Example], labels: Sequence[int]) 
             if example.label in position
         ),
         template=dataset.template,
+        draft=dataset.draft,
     )

@@ -53,7 +53,7 @@ def run_on_ray(
         UsageError: when Ray is not installed, or no machine has what a run takes.
         DataError: when the cluster cannot be reached.
     """
-    with _connected(options) as ray:
+    with connected(options) as ray:
         task = ray.remote(work_on).options(
             num_cpus=options.cpus,
             num_gpus=options.gpus,
@@ -62,7 +62,7 @@ def run_on_ray(
         )
         waiting = {task.remote(work, experiment): experiment for experiment in experiments}
         try:
-            yield min(len(waiting), _slots(ray, options)), None
+            yield min(len(waiting), slots(ray, options)), None
             while waiting:
                 ready, _ = ray.wait(list(waiting), num_returns=1, timeout=POLL_SECONDS)
                 for reference in ready:
@@ -71,7 +71,7 @@ def run_on_ray(
                         record = ray.get(reference)
                     except ray.exceptions.RayError as error:
                         record = failed(experiment, f"{type(error).__name__}: {error}")
-                    yield min(len(waiting), _slots(ray, options)), record
+                    yield min(len(waiting), slots(ray, options)), record
         finally:
             # A cluster outlives its driver: what nobody waits for any more must not run on.
             for reference in waiting:
@@ -84,7 +84,13 @@ def work_on(work: Callable[[Experiment], Record], experiment: Experiment) -> Rec
 
 
 @contextlib.contextmanager
-def _connected(options: RayOptions) -> Iterator[Any]:
+def connected(options: RayOptions) -> Iterator[Any]:
+    """Ray, reached or started, for as long as the block lasts.
+
+    Raises:
+        UsageError: when Ray is not installed, or no machine has what `options` ask for.
+        DataError: when the cluster cannot be reached.
+    """
     # Before the import, which reads them: no usage report, and no notice about how a later Ray
     # will treat accelerators of tasks that ask for none.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -171,5 +177,6 @@ def _wanted(options: RayOptions) -> dict[str, float]:
     return {kind: amount for kind, amount in wanted.items() if amount} or {"CPU": 1}
 
 
-def _slots(ray: Any, options: RayOptions) -> int:
+def slots(ray: Any, options: RayOptions) -> int:
+    """How many of what `options` describe the cluster can hold now."""
     return sum(_fits(node["Resources"], options) for node in ray.nodes() if node["Alive"])

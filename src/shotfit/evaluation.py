@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from shotfit.data.dataset import Split
-from shotfit.data.loading import plain_batches
+from shotfit.data.loading import Loading, plain_batches
 from shotfit.methods.base import ClassEmbeddings, Method
 
 EVAL_BATCH = 128
@@ -30,8 +30,11 @@ def predict_logits(
     training = method.training
     method.eval()
     device = method.backbone.device
-    batches = plain_batches(split.examples, method.backbone.image_spec, batch_size)
-    logits = [method(pixels.to(device), classes).float().cpu() for pixels, _ in batches]
+    loading = Loading(pin_memory=device.type == "cuda")
+    batches = plain_batches(split, method.backbone.image_spec, batch_size, loading)
+    logits = [
+        method(pixels.to(device, non_blocking=True), classes).float().cpu() for pixels, _ in batches
+    ]
     method.train(training)
     return torch.cat(logits) if logits else torch.zeros(0, len(classes.names))
 

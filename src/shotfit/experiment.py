@@ -5,6 +5,7 @@ The only file that seeds, picks the device and measures cost.
 
 import contextlib
 import ctypes
+import dataclasses
 import os
 import platform
 import random
@@ -24,7 +25,7 @@ from shotfit.config import digest, to_dict
 from shotfit.data import load_dataset
 from shotfit.data.checks import check_split
 from shotfit.data.dataset import Dataset, Setting, Split, Task, make_task
-from shotfit.data.loading import SupportSet
+from shotfit.data.loading import Loading, SupportSet
 from shotfit.data.splits import read_fewshot
 from shotfit.errors import UsageError
 from shotfit.evaluation import evaluate
@@ -77,10 +78,12 @@ def run(
     backbone: Backbone | None = None,
     observe: Observe | None = None,
     device: str | None = None,
+    loading: Loading | None = None,
 ) -> tuple[Record, Method]:
     """Carries out an experiment; the record and the adapted method.
 
     `dataset` and `backbone` may be given when already loaded; a backbone is used up by the run.
+    `loading` says what reading images may cost; it changes no number.
 
     Raises:
         UsageError, DataError: for a config or data that cannot be used.
@@ -96,7 +99,9 @@ def run(
             observe(method, stage, step)
 
     started, worked = time.perf_counter(), time.process_time()
-    method = fit_task(experiment, task, backbone=backbone, observe=watch, device=device)
+    method = fit_task(
+        experiment, task, backbone=backbone, observe=watch, device=device, loading=loading
+    )
     fitted, working = time.perf_counter(), time.process_time()
     measurable = all(split.examples for split in task.tests.values())
     metrics = evaluate(method, task.tests) if measurable else {}
@@ -145,21 +150,28 @@ def fit_task(
     backbone: Backbone | None = None,
     observe: Observe | None = None,
     device: str | None = None,
+    loading: Loading | None = None,
 ) -> Method:
     """The method that an experiment's recipe makes of its backbone on a task's support set."""
     check_split(task.support)
     keep_freed_memory()
     backbone = backbone or Backbone.from_pretrained(experiment.backbone, experiment.revision)
     backbone = backbone.to(pick_device(device))
-    return adapt(
-        backbone,
-        support_set(task.support, backbone, experiment.seed),
-        experiment.recipe,
-        task_facts(task),
-        validation=support_set(task.validation, backbone, experiment.seed + 1),
-        generator=torch.Generator().manual_seed(experiment.seed),
-        observe=observe,
-    )
+    seed = experiment.seed
+    with (
+        support_set(task.support, backbone, seed, loading) as support,
+        support_set(task.validation, backbone, seed + 1, loading) as validation,
+    ):
+        support.decode()
+        return adapt(
+            backbone,
+            support,
+            experiment.recipe,
+            task_facts(task),
+            validation=validation,
+            generator=torch.Generator().manual_seed(seed),
+            observe=observe,
+        )
 
 
 def keep_freed_memory() -> None:
@@ -188,11 +200,14 @@ def task_facts(task: Task) -> TaskFacts:
     )
 
 
-def support_set(split: Split, backbone: Backbone, seed: int) -> SupportSet:
+def support_set(
+    split: Split, backbone: Backbone, seed: int, loading: Loading | None = None
+) -> SupportSet:
     """A split as a method sees it, its order and augmentation decided by `seed`."""
     # A string seed goes through SHA-512: no correlation with the stream that sampled the shots.
     stream = random.Random(f"augmentation {seed}")
-    return SupportSet(split, backbone.image_spec, stream, threads=min(8, os.cpu_count() or 1))
+    pinned = dataclasses.replace(loading or Loading(), pin_memory=backbone.device.type == "cuda")
+    return SupportSet(split, backbone.image_spec, stream, pinned)
 
 
 def pick_device(device: str | None = None) -> torch.device:

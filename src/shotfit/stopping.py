@@ -61,7 +61,7 @@ class FirstStage:
             split,
             self.support.spec,
             random.Random(f"stopping {seed}"),
-            threads=self.support.threads,
+            self.support.loading,
         )
         method = get_method(self.method)(
             copy.deepcopy(self.backbone),
@@ -251,7 +251,7 @@ class LeaveClassesOut:
         kept = [label for label in range(len(split.classnames)) if label not in held]
         method, support = stage.fresh(subset(split, kept), stage.seed)
         outside = subset(split, held)
-        unseen = SupportSet(outside, support.spec, support.stream, threads=support.threads)
+        unseen = SupportSet(outside, support.spec, support.stream, support.loading)
         pixels = torch.cat([batch for batch, _ in unseen.plain()]).to(method.backbone.device)
         labels = unseen.labels.to(pixels.device)
         total = total_iterations(stage.training, len(stage.support))
@@ -289,7 +289,8 @@ def subset(split: Split, labels: list[int]) -> Split:
         for example in split.examples
         if example.label in place
     )
-    return Split(tuple(split.classnames[label] for label in labels), examples, split.template)
+    names = tuple(split.classnames[label] for label in labels)
+    return Split(names, examples, split.template, draft=split.draft)
 
 
 @torch.no_grad()

@@ -11,6 +11,7 @@ from shotfit.archive import check_target
 from shotfit.classifier import FewShotClassifier
 from shotfit.config import from_dict, to_dict
 from shotfit.data import load_dataset, locate
+from shotfit.data.loading import Loading, memory_bytes
 from shotfit.errors import UsageError
 from shotfit.experiment import Experiment, run
 from shotfit.progress import fit_progress
@@ -32,6 +33,8 @@ def experiment_from(choices: dict[str, Any]) -> Experiment:
         if "{}" not in choices["template"]:
             raise UsageError("A template needs {} where the class name goes.")
         data["template"] = choices["template"]
+    if choices.get("draft"):
+        data["draft"] = True
     values: dict[str, Any] = {"source": source, "data": data}
     for key in ("shots", "seed", "backbone", "fewshot"):
         if key in choices:
@@ -61,11 +64,21 @@ def fit_and_save(
 ) -> tuple[dict[str, Any], Path]:
     """Fits, evaluates where there are test images, and saves; the record and the folder."""
     experiment = experiment_from(choices)
+    loading = Loading()
+    if "image_memory" in choices:
+        loading = Loading(memory=memory_bytes(choices["image_memory"]))
     check_target(out)
     dataset = load_dataset(experiment.source, root=root, **experiment.data)
     stages = [stage.method for stage in experiment.recipe.stages]
     with fit_progress(stages, quiet=quiet) as observe:
-        record, method = run(experiment, dataset=dataset, root=root, observe=observe, device=device)
+        record, method = run(
+            experiment,
+            dataset=dataset,
+            root=root,
+            observe=observe,
+            device=device,
+            loading=loading,
+        )
     classifier = FewShotClassifier(
         experiment.backbone, experiment.recipe, seed=experiment.seed, device=device
     )

@@ -1,5 +1,6 @@
 """Datasets: sources that read them, shots and tasks, images as tensors."""
 
+import dataclasses
 import difflib
 import importlib
 import inspect
@@ -50,12 +51,16 @@ def locate(data: str) -> tuple[str, dict[str, Any]]:
 def load_dataset(source: str, *, root: str | None = None, **options: Any) -> Dataset:
     """The dataset that a source reads; `root` is where datasets lie, for sources that need one.
 
+    With the option `draft=True`, whatever the source, large JPEGs are decoded at a fraction of
+    their size. It is an option of the data, so that it counts in a run's identity where it is used.
+
     Raises:
         UsageError: for an unknown source or option.
         DataError: when the data is missing or cannot be used.
     """
     if source not in list_sources():
         raise unknown_name("dataset source", source, list_sources())
+    draft = options.pop("draft", False)
     load = importlib.import_module(f"{sources.__name__}.{source}").load
     known = inspect.signature(load).parameters
     if "root" in known:
@@ -70,4 +75,5 @@ def load_dataset(source: str, *, root: str | None = None, **options: Any) -> Dat
     ]
     if missing:
         raise UsageError(f"The {source} source needs {', '.join(missing)}.")
-    return load(**options)
+    dataset = load(**options)
+    return dataclasses.replace(dataset, draft=True) if draft else dataset

@@ -4,7 +4,6 @@ import warnings
 from collections.abc import Sequence
 
 from shotfit.data.dataset import Split
-from shotfit.data.images import open_image
 from shotfit.errors import DataError, UsageError
 
 
@@ -23,10 +22,10 @@ def check_names(names: Sequence[str]) -> None:
 
 
 def check_split(split: Split) -> None:
-    """Opens every image and looks at every class name before a run, not during it.
+    """Looks at every class before a run, not during it; `SupportSet.decode` does so for images.
 
     Raises:
-        DataError: naming the first file or class that cannot be used.
+        DataError: naming the first class that cannot be used.
     """
     check_names(split.classnames)
     doubled = sorted({name for name in split.classnames if split.classnames.count(name) > 1})
@@ -39,5 +38,3 @@ def check_split(split: Split) -> None:
     without = set(range(len(split.classnames))) - set(split.labels)
     if without:
         raise DataError(f"Class {split.classnames[min(without)]!r} has no training images.")
-    for example in split.examples:
-        open_image(example.image, example.key if isinstance(example.image, bytes) else None)

@@ -41,12 +41,13 @@ class Split:
     """Labelled images with the names of their classes: `classnames[example.label]`.
 
     The support set of a run and its test sets are splits. `template` turns a class name into a
-    prompt.
+    prompt. With `draft`, large JPEGs are decoded at a fraction of their size (`open_image`).
     """
 
     classnames: tuple[str, ...]
     examples: tuple[Example, ...]
     template: str = TEMPLATE
+    draft: bool = field(default=False, kw_only=True)
 
     @property
     def labels(self) -> tuple[int, ...]:
@@ -64,6 +65,7 @@ class Dataset:
     val: tuple[Example, ...] = ()
     test: tuple[Example, ...] = ()
     template: str = TEMPLATE
+    draft: bool = field(default=False, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -157,6 +159,7 @@ def select_classes(examples: Sequence[Example], dataset: Dataset, labels: range)
             if example.label in labels
         ),
         template=dataset.template,
+        draft=dataset.draft,
     )
 
 

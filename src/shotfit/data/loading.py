@@ -1,9 +1,21 @@
-"""Batches of pixels: augmented and endless for training, in order and once for everything else."""
+"""Batches of pixels: augmented and endless for training, in order and once for everything else.
 
+Threads do the work: Pillow lets go of the interpreter while it decodes and resizes.
+"""
+
+import contextlib
+import os
 import random
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import re
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
+from itertools import islice
+from pathlib import Path
+from threading import Lock
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -11,21 +23,73 @@ from PIL.Image import Image
 from torch import Tensor
 
 from shotfit.data.dataset import Example, Split
-from shotfit.data.images import CROP_SCALE, Crop, ImageSpec, augment, draw_crop, open_image, prepare
+from shotfit.data.images import (
+    CROP_SCALE,
+    Crop,
+    ImageSource,
+    ImageSpec,
+    augment,
+    draft_side,
+    draft_side_of_crops,
+    draw_crop,
+    open_image,
+    prepare,
+)
+from shotfit.errors import DataError, UsageError
 
-# Decoded images are kept up to this many bytes; beyond it they are decoded anew each time.
-CACHE_BYTES = 2 << 30
-# Below this many pixels an image is transformed faster than a thread can be asked to do it.
+# Below this many pixels an image is transformed faster than a thread can be asked to do it, and
+# what a thread prepares ahead of tiny images costs the step more than it saves.
 THREAD_PIXELS = 128 * 128
+# Pillow keeps RGB in four bytes a pixel.
+PIXEL_BYTES = 4
 
+T = TypeVar("T")
 Batch = tuple[Tensor, Tensor]
+Named = tuple[ImageSource, str | None]
+"""An image and what to call it in an error; None calls it by its path."""
+
+
+@dataclass(frozen=True)
+class Loading:
+    """How images get from files into batches: what that costs, never what comes out."""
+
+    memory: int = 2 << 30
+    """Bytes of decoded images that a support set keeps; others are decoded anew each time."""
+    workers: int | None = None
+    """Threads that decode and transform; None takes one for each processor, 16 at most."""
+    prefetch: int = 2
+    """Batches prepared while a step computes; 0 prepares each when it is asked for."""
+    pin_memory: bool = False
+    """Page-locked batches, which an accelerator fetches by itself."""
+
+    @property
+    def threads(self) -> int:
+        """The number of threads meant by `workers`."""
+        return self.workers or min(16, os.cpu_count() or 1)
+
+
+def memory_bytes(amount: int | str) -> int:
+    """Bytes of a number, or of words such as "2GB", "1.5GiB" or "500MB".
+
+    Raises:
+        UsageError: for what is none.
+    """
+    found = re.fullmatch(r"([\d.]+)\s*([kmgt]?)(i?)b?", str(amount).strip().lower())
+    try:
+        if found is None:
+            raise ValueError
+        number, prefix, binary = found.groups()
+        return int(float(number) * (1024 if binary else 1000) ** " kmgt".index(prefix or " "))
+    except ValueError:
+        raise UsageError(f"Memory is an amount such as 2GB or 500MB, got {amount!r}.") from None
 
 
 class SupportSet:
     """The labelled images that a method may learn from, as it sees them.
 
     The one random stream decides order and augmentation; workers only carry out what was drawn,
-    so that a seed gives the same batches on any machine.
+    so that a seed gives the same batches on any machine. Its threads start once and end with
+    `close`, or when nobody holds the set any more.
     """
 
     def __init__(
@@ -33,18 +97,26 @@ class SupportSet:
         split: Split,
         spec: ImageSpec,
         stream: random.Random,
-        *,
-        threads: int = 2,
+        loading: Loading | None = None,
     ) -> None:
         self.split = split
         self.spec = spec
         self.stream = stream
-        self.threads = threads
+        self.loading = loading or Loading()
+        self._enough = draft_side_of_crops(spec, CROP_SCALE[0]) if split.draft else None
         self._decoded: dict[int, Image] = {}
-        self._cached_bytes = 0
+        self._kept_bytes = 0
+        self._lock = Lock()
+        self._pool: ThreadPoolExecutor | None = None
 
     def __len__(self) -> int:
         return len(self.split.examples)
+
+    def __enter__(self) -> "SupportSet":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     @property
     def classnames(self) -> tuple[str, ...]:
@@ -55,6 +127,27 @@ class SupportSet:
     def labels(self) -> Tensor:
         """Labels in the order of the examples, int64 (N,)."""
         return torch.tensor(self.split.labels)
+
+    @property
+    def kept_bytes(self) -> int:
+        """What the decoded images take that are kept; at most `loading.memory`."""
+        return self._kept_bytes
+
+    def decode(self) -> None:
+        """Opens every image before a run, not during it, and keeps what fits.
+
+        Raises:
+            DataError: naming the first file that cannot be used.
+        """
+        # An iterator, not a list: what does not fit must not pile up.
+        for _ in self._threads().map(self._is_readable, range(len(self))):
+            pass
+
+    def close(self) -> None:
+        """Ends the threads; asking for batches afterwards starts new ones."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.shutdown()
 
     def batches(
         self,
@@ -68,83 +161,214 @@ class SupportSet:
         Every epoch is a new order without replacement. `drop_last` leaves out an incomplete last
         batch, unless it is the only one (Dassl `data_manager.py`).
         """
-        with self._pool() as pool:
-            while True:
-                order = list(range(len(self)))
-                self.stream.shuffle(order)
-                for start in range(0, len(order), batch_size):
-                    chosen = order[start : start + batch_size]
-                    if drop_last and start > 0 and len(chosen) < batch_size:
-                        continue
-                    yield self._augmented(chosen, pool, crop_scale)
+        return self._ahead(
+            lambda stream: self._epochs(stream, batch_size, drop_last, crop_scale),
+        )
 
     def augmented_once(
         self, batch_size: int = 256, crop_scale: tuple[float, float] = CROP_SCALE
     ) -> Iterator[Batch]:
         """One pass in order of the examples, each image augmented once."""
-        with self._pool() as pool:
-            for start in range(0, len(self), batch_size):
-                chosen = list(range(start, min(start + batch_size, len(self))))
-                yield self._augmented(chosen, pool, crop_scale)
+        chosen = [
+            range(start, min(start + batch_size, len(self)))
+            for start in range(0, len(self), batch_size)
+        ]
+        return self._ahead(
+            lambda stream: (self._augmented(indices, stream, crop_scale) for indices in chosen)
+        )
 
     def plain(self, batch_size: int = 256) -> Iterator[Batch]:
         """One pass in order of the examples with the test-time transform."""
-        return plain_batches(self.split.examples, self.spec, batch_size, threads=self.threads)
+        return plain_batches(self.split, self.spec, batch_size, self.loading)
+
+    def _ahead(self, make: Callable[[random.Random], Iterator[Batch]]) -> Iterator[Batch]:
+        """What `make` makes of the random stream, ahead of its use where that is worth it."""
+        if len(self) == 0 or _tiny(self._decode(0)) or not self.loading.prefetch:
+            yield from make(self.stream)
+            return
+        stream = random.Random()
+        stream.setstate(self.stream.getstate())
+        made = ((batch, stream.getstate()) for batch in make(stream))
+        with contextlib.closing(ahead(made, self.loading.prefetch)) as batches:
+            for batch, state in batches:
+                # Who draws after this batch finds the stream as it is without prefetch.
+                self.stream.setstate(state)
+                yield batch
+
+    def _epochs(
+        self,
+        stream: random.Random,
+        batch_size: int,
+        drop_last: bool,
+        crop_scale: tuple[float, float],
+    ) -> Iterator[Batch]:
+        while True:
+            order = list(range(len(self)))
+            stream.shuffle(order)
+            for start in range(0, len(order), batch_size):
+                chosen = order[start : start + batch_size]
+                if drop_last and start > 0 and len(chosen) < batch_size:
+                    continue
+                yield self._augmented(chosen, stream, crop_scale)
 
     def _augmented(
-        self,
-        chosen: Sequence[int],
-        pool: ThreadPoolExecutor,
-        crop_scale: tuple[float, float],
+        self, chosen: Sequence[int], stream: random.Random, crop_scale: tuple[float, float]
     ) -> Batch:
-        images = _map(pool, self._decode, chosen)
-        crops = [draw_crop(image.size, self.stream, crop_scale) for image in images]
-        pixels = _transform(pool, partial(_augment, spec=self.spec), images, crops)
+        missing = [index for index in chosen if index not in self._decoded]
+        decoded = dict(zip(missing, self._threads().map(self._decode, missing), strict=True))
+        images = [decoded[i] if i in decoded else self._decoded[i] for i in chosen]
+        crops = [draw_crop(image.size, stream, crop_scale) for image in images]
+        run = map if all(_tiny(image) for image in images) else self._threads().map
+        pixels = _stack(run(partial(_augment, spec=self.spec), images, crops), self.loading)
         labels = torch.tensor([self.split.examples[index].label for index in chosen])
-        return pixels, labels
+        return pixels, labels.pin_memory() if self.loading.pin_memory else labels
 
     def _decode(self, index: int) -> Image:
         kept = self._decoded.get(index)
         if kept is not None:
             return kept
         example = self.split.examples[index]
-        image = open_image(example.image, example.key)
-        size = image.width * image.height * 3
-        if self._cached_bytes + size <= CACHE_BYTES:
-            self._cached_bytes += size
-            self._decoded[index] = image
+        image = open_image(example.image, _name(example), enough=self._enough)
+        size = image.width * image.height * PIXEL_BYTES
+        with self._lock:
+            if index not in self._decoded and self._kept_bytes + size <= self.loading.memory:
+                self._kept_bytes += size
+                self._decoded[index] = image
         return image
 
-    def _pool(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(max_workers=self.threads)
+    def _is_readable(self, index: int) -> bool:
+        self._decode(index)
+        return True
+
+    def _threads(self) -> ThreadPoolExecutor:
+        if self._pool is None:
+            self._pool = _pool(self.loading)
+        return self._pool
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A batch for a model to answer: `pixels` (B, 3, size, size) of the images that can be read,
+    in order, and the errors of the others by their place in `images`."""
+
+    images: list[ImageSource]
+    pixels: Tensor
+    broken: dict[int, DataError]
+    tiny: bool
+
+
+def prepared_batches(
+    images: Iterable[Named],
+    spec: ImageSpec,
+    batch_size: int,
+    *,
+    draft: bool = False,
+    loading: Loading | None = None,
+) -> Generator[Prepared, None, None]:
+    """The images in order with the test-time transform, in constant memory: `images` is read as
+    far as batches are prepared ahead. Closing the generator ends its threads.
+
+    Raises:
+        UsageError: for an object that is no image.
+    """
+    loading = loading or Loading()
+    enough = draft_side(spec) if draft else None
+    with _pool(loading) as pool:
+        made = _prepare(iter(images), spec, batch_size, enough, loading, pool)
+        first = next(made, None)
+        if first is None:
+            return
+        yield first
+        with contextlib.closing(ahead(made, 0 if first.tiny else loading.prefetch)) as rest:
+            yield from rest
 
 
 def plain_batches(
-    examples: Sequence[Example], spec: ImageSpec, batch_size: int = 256, *, threads: int = 2
+    split: Split, spec: ImageSpec, batch_size: int = 256, loading: Loading | None = None
 ) -> Iterator[Batch]:
-    """One pass in order with the test-time transform: pixels (B, 3, size, size), labels (B,)."""
+    """One pass in order with the test-time transform: pixels (B, 3, size, size), labels (B,).
 
-    def load(example: Example) -> np.ndarray:
-        return prepare(open_image(example.image, example.key), spec)
+    Raises:
+        DataError: for an image that cannot be read.
+    """
+    labels = torch.tensor(split.labels)
+    named = ((example.image, _name(example)) for example in split.examples)
+    batches = prepared_batches(named, spec, batch_size, draft=split.draft, loading=loading)
+    start = 0
+    with contextlib.closing(batches):
+        for batch in batches:
+            for error in batch.broken.values():
+                raise error
+            end = start + len(batch.images)
+            yield batch.pixels, labels[start:end]
+            start = end
 
-    with ThreadPoolExecutor(max_workers=threads) as pool:
-        for start in range(0, len(examples), batch_size):
-            batch = examples[start : start + batch_size]
-            pixels = torch.from_numpy(np.stack(list(pool.map(load, batch))))
-            yield pixels, torch.tensor([example.label for example in batch])
+
+def ahead(items: Iterator[T], count: int) -> Generator[T, None, None]:
+    """`items` in their order, up to `count` of them computed by a thread before they are asked
+    for. The thread has ended when this generator is closed; 0 needs none."""
+    if count < 1:
+        yield from items
+        return
+    waiting: deque[Future[T | None]] = deque()
+    with ThreadPoolExecutor(1, "shotfit-ahead") as thread:
+        try:
+            for _ in range(count):
+                waiting.append(thread.submit(next, items, None))
+            while (item := waiting.popleft().result()) is not None:
+                waiting.append(thread.submit(next, items, None))
+                yield item
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
+def _prepare(
+    images: Iterator[Named],
+    spec: ImageSpec,
+    batch_size: int,
+    enough: int | None,
+    loading: Loading,
+    pool: ThreadPoolExecutor,
+) -> Iterator[Prepared]:
+    def load(named: Named) -> tuple[np.ndarray | DataError, bool]:
+        try:
+            image = open_image(*named, enough=enough)
+        except DataError as error:
+            return error, True
+        return prepare(image, spec), _tiny(image)
+
+    tiny = False
+    while named := list(islice(images, batch_size)):
+        run: Callable = map if tiny else pool.map
+        loaded = list(run(load, named))
+        tiny = all(small for _, small in loaded)
+        found = [item for item, _ in loaded if not isinstance(item, DataError)]
+        yield Prepared(
+            images=[image for image, _ in named],
+            pixels=_stack(found, loading) if found else torch.zeros(0, 3, spec.size, spec.size),
+            broken={n: item for n, (item, _) in enumerate(loaded) if isinstance(item, DataError)},
+            tiny=tiny,
+        )
+
+
+def _name(example: Example) -> str | None:
+    """Files are called by their whole path; bytes and pictures have no name of their own."""
+    return None if isinstance(example.image, Path) else example.key
 
 
 def _augment(image: Image, crop: Crop, *, spec: ImageSpec) -> np.ndarray:
     return augment(image, crop, spec)
 
 
-def _map(pool: ThreadPoolExecutor, function: Callable, items: Sequence[int]) -> list[Image]:
-    return [function(item) for item in items] if len(items) < 2 else list(pool.map(function, items))
+def _tiny(image: Image) -> bool:
+    return image.width * image.height <= THREAD_PIXELS
 
 
-def _transform(
-    pool: ThreadPoolExecutor, function: Callable, images: list[Image], crops: list[Crop]
-) -> Tensor:
-    small = all(image.width * image.height <= THREAD_PIXELS for image in images)
-    run = map if small else pool.map
-    return torch.from_numpy(np.stack(list(run(function, images, crops))))
+def _stack(arrays: Iterable[np.ndarray], loading: Loading) -> Tensor:
+    pixels = torch.from_numpy(np.stack(list(arrays)))
+    return pixels.pin_memory() if loading.pin_memory else pixels
+
+
+def _pool(loading: Loading) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(loading.threads, "shotfit-images")

@@ -50,6 +50,16 @@ def fit(
         str | None, typer.Option(help='Prompt with {} for the name. ["a photo of a {}."]')
     ] = None,
     fewshot: options.FewShot = None,
+    image_memory: Annotated[
+        str | None,
+        typer.Option(help="Decoded images kept in memory, such as 500MB. [default: 2GiB]"),
+    ] = None,
+    draft: Annotated[
+        bool | None,
+        typer.Option(
+            "--draft", help="Decode large JPEGs at a fraction of their size: faster, not the same."
+        ),
+    ] = None,
     config: options.ConfigFile = None,
     device: options.Device = None,
     root: options.Root = None,
@@ -69,6 +79,8 @@ def fit(
         "option": option,
         "template": template,
         "fewshot": fewshot,
+        "image_memory": image_memory,
+        "draft": draft,
         "data": data,
     }
     choices = options.merge(config, given)

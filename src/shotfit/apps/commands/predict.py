@@ -2,12 +2,22 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import typer
 
 from shotfit.apps import options
+from shotfit.apps.arguments import ListCommand
 from shotfit.errors import UsageError
+
+
+class PredictCommand(ListCommand):
+    """`--ray` alone means Ray on this machine."""
+
+    implied: ClassVar = {"--ray": "local"}
+
+
+command_class = PredictCommand
 
 
 def predict(
@@ -19,33 +29,69 @@ def predict(
     ] = None,
     top: Annotated[int, typer.Option(min=1, help="Answers per image.")] = 1,
     out: Annotated[
-        Path | None, typer.Option(help="Write JSON lines here instead of printing.")
+        Path | None,
+        typer.Option(
+            help="Write here instead of printing: Parquet for FILE.parquet, else JSON lines. "
+            "The same command goes on where it was interrupted."
+        ),
     ] = None,
+    skip_broken: Annotated[
+        bool,
+        typer.Option("--skip-broken", help="Note images that cannot be read, and go on."),
+    ] = False,
+    draft: Annotated[
+        bool,
+        typer.Option(
+            "--draft", help="Decode large JPEGs at a fraction of their size: faster, not the same."
+        ),
+    ] = False,
+    int8: options.Int8 = False,
     batch_size: Annotated[int, typer.Option(min=1)] = 64,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            metavar="[ADDRESS]",
+            help="Predict on Ray: on this machine, or on the cluster at host:port, "
+            "ray://host:port or auto.",
+        ),
+    ] = None,
+    cpus_per_replica: Annotated[float, typer.Option(help="CPUs of a classifier on Ray.")] = 1,
+    gpus_per_replica: Annotated[float, typer.Option(help="GPUs of it, also fractions.")] = 0,
     device: options.Device = None,
     quiet: options.Quiet = False,
     as_json: options.Json = False,
 ) -> None:
-    """Name the class of images."""
-    from shotfit.apps.predicting import predictions
-    from shotfit.classifier import FewShotClassifier
+    """Name the class of images, as many as there are."""
+    from shotfit.apps import predicting
+    from shotfit.apps.benchmarking import ray_options
+    from shotfit.apps.prediction_file import PredictionFile
 
-    names = [name.strip() for name in classes.split(",")] if classes else None
-    if names == [] or (names is not None and not all(names)):
+    names = tuple(name.strip() for name in classes.split(",")) if classes else None
+    if names is not None and not all(names):
         raise UsageError("--classes takes names separated by commas.")
-    classifier = FewShotClassifier.from_pretrained(model, device=device)
-    rows = predictions(classifier, images, names, top=top, batch_size=batch_size, quiet=quiet)
-    if out is not None:
-        # Written under another name first: an interrupted run leaves no half file behind.
-        partial = out.with_name(out.name + ".partial")
-        with partial.open("w", encoding="utf-8") as file:
+    question = predicting.Question(model, names, top, int8, draft)
+    total, identity = predicting.identity(question, images)
+    how = {
+        "total": total,
+        "batch_size": batch_size,
+        "device": device,
+        "ray": ray_options(ray, cpus_per_replica, gpus_per_replica),
+        "skip_broken": skip_broken,
+        "quiet": quiet,
+    }
+    if out is None:
+        for rows in predicting.predictions(question, images, **how):
             for row in rows:
-                file.write(json.dumps(row, ensure_ascii=False) + "\n")
-        partial.replace(out)
+                print(json.dumps(row, ensure_ascii=False) if as_json else _words(row))
         return
-    for row in rows:
-        if as_json:
-            print(json.dumps(row, ensure_ascii=False))
-        else:
-            answers = ", ".join(f"{a['class']} ({a['probability']:.0%})" for a in row["answers"])
-            print(f"{row['image']}: {answers}")
+    with PredictionFile(out, identity) as file:
+        for rows in predicting.predictions(question, images, skip=file.rows, **how):
+            file.write(rows)
+        file.finish()
+
+
+def _words(row) -> str:
+    if "error" in row:
+        return f"{row['image']}: {row['error']}"
+    answers = ", ".join(f"{a['class']} ({a['probability']:.0%})" for a in row["answers"])
+    return f"{row['image']}: {answers}"

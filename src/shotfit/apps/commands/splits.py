@@ -27,8 +27,8 @@ def make(
     root: options.Root = None,
 ) -> None:
     """Draw few-shot lists by the published rule and write them."""
-    from shotfit.classifier import as_dataset
     from shotfit.data import splits
+    from shotfit.data.accepted import as_dataset
 
     dataset = as_dataset(data, root)
     written = splits.make(dataset, folder, shots=shots, seeds=seeds, overwrite=overwrite)
@@ -45,8 +45,8 @@ def verify(
     as_json: options.Json = False,
 ) -> None:
     """Compare lists with their own hashes and with what the published rule draws."""
-    from shotfit.classifier import as_dataset
     from shotfit.data import splits
+    from shotfit.data.accepted import as_dataset
 
     found = splits.verify(as_dataset(data, root), folder, shots=shots, seeds=seeds)
     if as_json:

@@ -58,8 +58,10 @@ def load(
     return Dataset(
         name=Path(name_or_path).stem if Path(name_or_path).exists() else str(name_or_path),
         classnames=tuple(name.replace("_", " ") for name in names),
+        train=examples["train"],
+        val=examples.get("val", ()),
+        test=examples.get("test", ()),
         template=template,
-        **examples,
     )
 
 

@@ -1,0 +1,115 @@
+"""Bulk prediction on Ray Data: one loaded classifier per replica, rows in order.
+
+https://docs.ray.io/en/latest/data/batch_inference.html. Replicas read the classifier, its backbone
+and the images by the same paths as here. A replica that is lost is started again, and the images
+it was given are answered again; the rows come back to this process, so that a file of them is
+resumed as without Ray.
+"""
+
+import importlib
+import json
+import logging
+import os
+from collections.abc import Generator, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from shotfit.apps.predicting import Answerer, Question
+from shotfit.apps.prediction_file import Row
+from shotfit.cluster import RayOptions, connected, slots
+from shotfit.errors import DataError, UsageError
+
+# Images that a replica is given at a time, in batches: enough for its threads to work ahead.
+BATCHES = 4
+
+
+def rows_on_ray(
+    question: Question,
+    images: Iterator[str],
+    options: RayOptions,
+    *,
+    batch_size: int,
+    device: str | None,
+) -> Generator[list[Row], None, None]:
+    """Batches of rows in the order of the images, as `Answerer.rows`.
+
+    Raises:
+        UsageError: when Ray or what Ray Data needs is not installed, or no machine has what a
+            replica takes.
+        DataError: when the cluster cannot be reached, or replicas cannot read the classifier.
+    """
+    with connected(options) as ray:
+        try:
+            data = importlib.import_module("ray.data")
+        except ImportError as error:
+            raise UsageError(
+                f"--ray needs Ray Data: pip install 'shotfit[bench]' ({error})."
+            ) from None
+        context = data.DataContext.get_current()
+        context.enable_progress_bars = False
+        context.execution_options.preserve_order = True
+        logging.getLogger("ray.data").setLevel(logging.ERROR)
+        size = BATCHES * batch_size
+        names = list(images)
+        if not names:
+            return
+        # A block of images is what a replica takes at a time, and what is repeated after a loss.
+        places = [os.path.abspath(os.path.expanduser(name)) for name in names]
+        dataset = data.from_items(places, override_num_blocks=-(-len(places) // size))
+        answered = dataset.map_batches(
+            Replica,
+            fn_constructor_kwargs={
+                "question": replace(question, model=_anywhere(question.model)),
+                "batch_size": batch_size,
+                "device": device,
+                "workers": max(1, round(options.cpus)),
+            },
+            batch_size=size,
+            compute=data.ActorPoolStrategy(min_size=1, max_size=max(1, slots(ray, options))),
+            num_cpus=options.cpus,
+            num_gpus=options.gpus or None,
+        )
+        named = iter(names)
+        try:
+            for batch in answered.iter_batches(batch_size=size, batch_format="numpy"):
+                rows = [json.loads(row) for row in batch["row"]]
+                if "failed" in rows[0]:
+                    raise DataError(f"A replica on Ray cannot answer: {rows[0]['failed']}")
+                yield [{**row, "image": next(named)} for row in rows]
+        except ray.exceptions.RayError as error:
+            # A traceback of the replica, whose last line says what it is.
+            last = str(error).strip().splitlines()[-1]
+            raise DataError(f"Predicting on Ray failed: {last}") from error
+
+
+def _anywhere(model: str) -> str:
+    """A local folder by its whole path; replicas have working directories of their own."""
+    folder = Path(model).expanduser()
+    return str(folder.absolute()) if folder.is_dir() else model
+
+
+class Replica:
+    """A classifier in a Ray actor."""
+
+    def __init__(
+        self, *, question: Question, batch_size: int, device: str | None, workers: int
+    ) -> None:
+        import torch
+
+        torch.set_num_threads(workers)
+        self.answerer: Answerer | None = None
+        try:
+            self.answerer = Answerer(
+                question, batch_size=batch_size, device=device, workers=workers
+            )
+        except (DataError, UsageError) as error:
+            # Raised here, it would be Ray's to report, in a hundred lines.
+            self.failure = str(error)
+
+    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """Paths in, rows out: as JSON, since rows with answers and with an error differ."""
+        if self.answerer is None:
+            return {"row": [json.dumps({"failed": self.failure})]}
+        names = iter([str(name) for name in batch["item"]])
+        return {"row": [json.dumps(row) for rows in self.answerer.rows(names) for row in rows]}

@@ -1,0 +1,56 @@
+"""Scores of any number of images in constant memory, decoded while the model computes."""
+
+import contextlib
+from collections.abc import Generator, Iterable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from shotfit.data.images import ImageSource
+from shotfit.data.loading import Loading, prepared_batches
+from shotfit.errors import DataError
+from shotfit.methods.base import ClassEmbeddings, Method
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A batch of images and its logits (readable images, classes), in order, on the CPU; `broken`
+    has the errors of the others by their place in `images`."""
+
+    images: list[ImageSource]
+    logits: Tensor
+    broken: dict[int, DataError]
+
+
+@torch.no_grad()
+def score(
+    method: Method,
+    classes: ClassEmbeddings,
+    images: Iterable[ImageSource],
+    *,
+    batch_size: int = 64,
+    draft: bool = False,
+    loading: Loading | None = None,
+) -> Generator[Scored, None, None]:
+    """Scores images as they come, in order, and sets those aside that cannot be read.
+
+    With `draft`, large JPEGs are decoded at a fraction of their size.
+    """
+    device = method.backbone.device
+    loading = replace(loading or Loading(), pin_memory=device.type == "cuda")
+    batches = prepared_batches(
+        ((image, None) for image in images),
+        method.backbone.image_spec,
+        batch_size,
+        draft=draft,
+        loading=loading,
+    )
+    with contextlib.closing(batches):
+        for batch in batches:
+            if len(batch.pixels):
+                pixels = batch.pixels.to(device, non_blocking=True)
+                logits = method(pixels, classes).float().cpu()
+            else:
+                logits = torch.zeros(0, len(classes.names))
+            yield Scored(batch.images, logits, batch.broken)

@@ -1,0 +1,401 @@
+"""Predictions of many images: found, streamed, interrupted and resumed, in 8 bits, on Ray."""
+
+import json
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from conftest import make_backbone, shapes_dataset
+from PIL import Image
+from torch import nn
+
+from shotfit.apps import cli, predicting
+from shotfit.apps.predicting import Question
+from shotfit.apps.prediction_file import PredictionFile
+from shotfit.archive import CLASSES, CONFIG, _checksum
+from shotfit.backbone import Backbone
+from shotfit.backbone.int8 import Int8Linear, exact_levels, quantize
+from shotfit.classifier import FewShotClassifier
+from shotfit.cluster import RayOptions
+from shotfit.data.listing import find_images, list_images
+from shotfit.errors import DataError, UsageError
+from shotfit.recipe import Recipe, Stage, named_recipe
+
+RECIPE = Recipe(
+    (
+        Stage("layernorm", training={"iterations": 2}),
+        Stage("linear", training={"iterations": 2}),
+    )
+)
+
+
+@pytest.fixture(scope="module")
+def model(checkpoint, tmp_path_factory):
+    classifier = FewShotClassifier(str(checkpoint), RECIPE).fit(shapes_dataset(4), shots=2)
+    return classifier.save_pretrained(tmp_path_factory.mktemp("models") / "model")
+
+
+@pytest.fixture
+def images(tmp_path):
+    folder = tmp_path / "images"
+    for number, example in enumerate(shapes_dataset(4).test[:12]):
+        path = folder / f"{number % 3}" / f"{number:02d}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        example.image.save(path)
+    return folder
+
+
+@pytest.fixture
+def shotfit(monkeypatch, capsys):
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["shotfit", *map(str, arguments)])
+        try:
+            cli.main()
+            code = 0
+        except SystemExit as stop:
+            code = stop.code or 0
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run
+
+
+def read(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+# Finding
+
+
+def test_images_are_found_in_the_order_of_their_paths(tmp_path):
+    for name in ("b/2.PNG", "b/10.jpg", "a.webp", "a/z/1.tif", "b.txt", "c/notes.md", "b-c/1.png"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    found = list(find_images([tmp_path]))
+    kinds = (".png", ".jpg", ".webp", ".tif")
+    expected = sorted(p for p in tmp_path.rglob("*") if p.suffix.lower() in kinds)
+    assert found == [str(path) for path in expected]
+    assert len(found) == 5
+    pattern = str(tmp_path / "b*" / "*.png")
+    assert list(find_images([tmp_path / "b.txt", pattern])) == [
+        str(tmp_path / "b.txt"),
+        str(tmp_path / "b-c" / "1.png"),
+    ]
+    assert list_images(tmp_path / "a.webp") is None
+    with pytest.raises(DataError, match="No images in"):
+        list(find_images([tmp_path / "c"]))
+
+
+def test_folders_are_read_as_they_are_reached(tmp_path, monkeypatch):
+    for folder in ("a", "b", "c"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "1.png").touch()
+    read_so_far = []
+    scandir = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda p: read_so_far.append(str(p)) or scandir(p))
+    next(find_images([tmp_path]))
+    assert read_so_far == [str(tmp_path), str(tmp_path / "a")]
+
+
+# Class embeddings in the saved folder
+
+
+def test_a_saved_classifier_answers_without_its_text_tower(
+    checkpoint, images, tmp_path, monkeypatch
+):
+    for name in ("2sfs", "coop", "plot_pp", "taskres"):
+        recipe = named_recipe(name)
+        stages = [Stage(s.method, s.options, {"iterations": 1}) for s in recipe.stages]
+        classifier = FewShotClassifier(str(checkpoint), Recipe(tuple(stages)))
+        classifier.fit(shapes_dataset(4), shots=1)
+        if classifier.method.open_vocabulary:
+            classifier.add_classes(["purple", "orange"])
+            classifier.remove_classes(["red", "orange"])
+        expected = classifier.predict_proba(images)
+        folder = classifier.save_pretrained(tmp_path / name)
+        with monkeypatch.context() as patch:
+            patch.setattr(Backbone, "encode_text", lambda *_: pytest.fail("the text tower ran"))
+            again = FewShotClassifier.from_pretrained(folder)
+            assert np.array_equal(again.predict_proba(images), expected)
+        (folder / CLASSES).unlink()
+        assert np.array_equal(
+            FewShotClassifier.from_pretrained(folder).predict_proba(images), expected
+        )
+
+
+def test_stale_class_embeddings_are_left_alone(model, images, tmp_path):
+    import shutil
+
+    import safetensors.torch
+
+    expected = FewShotClassifier.from_pretrained(model).predict_proba(images)
+    for change in ("another file", "an old archive"):
+        folder = Path(shutil.copytree(model, tmp_path / change))
+        if change == "another file":
+            wrong = {"weight": torch.randn(4, 40)}
+            safetensors.torch.save_file(wrong, folder / CLASSES)
+        else:
+            settings = json.loads((folder / CONFIG).read_text())
+            del settings["classes"]
+            settings["checksum"] = _checksum(settings)
+            (folder / CONFIG).write_text(json.dumps(settings))
+        found = FewShotClassifier.from_pretrained(folder).predict_proba(images)
+        assert np.allclose(found, expected, atol=1e-6)
+
+
+# Files of predictions
+
+
+def test_predictions_in_both_formats_agree(shotfit, model, images, tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    lines, table = tmp_path / "rows.jsonl", tmp_path / "rows.parquet"
+    assert shotfit("predict", model, images, "--top", 2, "--out", lines)[0] == 0
+    assert shotfit("predict", model, images, "--top", 2, "--out", table)[0] == 0
+    rows = read(lines)
+    assert [row["image"] for row in rows] == list_images(images)
+    assert all(len(row["answers"]) == 2 for row in rows)
+    found = parquet.read_table(table).to_pylist()
+    assert found == [{**row, "error": None} for row in rows]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["images", "rows.jsonl", "rows.parquet"]
+
+
+def test_a_broken_image_stops_after_the_rows_before_it_or_is_noted(
+    shotfit, model, images, tmp_path
+):
+    broken = images / "1" / "04.png"
+    broken.write_text("no image")
+    place = list_images(images).index(str(broken))
+    out = tmp_path / "rows.jsonl"
+    code, _, err = shotfit("predict", model, images, "--out", out, "--batch-size", 3)
+    assert code == 3
+    assert "04.png is not an image" in err
+    assert "--skip-broken" in err
+    assert not out.exists()
+    assert len(read(tmp_path / "rows.jsonl.partial")) == place == 5
+    code, _, _ = shotfit("predict", model, images, "--out", out, "--skip-broken")
+    assert code == 0
+    rows = read(out)
+    assert [row["image"] for row in rows] == list_images(images)
+    assert [n for n, row in enumerate(rows) if "error" in row] == [place]
+    code, printed, _ = shotfit("predict", model, images, "--skip-broken")
+    assert code == 0
+    assert f"{broken}: {broken} is not an image" in printed
+
+
+def test_an_interrupted_command_goes_on_and_embeds_nothing_again(
+    shotfit, model, images, tmp_path, monkeypatch
+):
+    whole, out = tmp_path / "whole.jsonl", tmp_path / "rows.jsonl"
+    arguments = ("predict", model, images, "--batch-size", 2, "--out")
+    assert shotfit(*arguments, whole)[0] == 0
+    encoded = []
+    original = Backbone.encode_image
+
+    def encode(self, pixels, *rest):
+        if len(encoded) == 3:
+            raise KeyboardInterrupt
+        encoded.append(len(pixels))
+        return original(self, pixels, *rest)
+
+    monkeypatch.setattr(Backbone, "encode_image", encode)
+    assert shotfit(*arguments, out)[0] == 130
+    partial = tmp_path / "rows.jsonl.partial"
+    assert len(read(partial)) == 6
+    # A process that is killed while it writes leaves half a line.
+    partial.write_text(partial.read_text() + '{"image": "x", "ans')
+    encoded.clear()
+    monkeypatch.setattr(
+        Backbone,
+        "encode_image",
+        lambda self, pixels, *rest: encoded.append(len(pixels)) or original(self, pixels, *rest),
+    )
+    assert shotfit(*arguments, out)[0] == 0
+    assert sum(encoded) == 12 - 6
+    assert out.read_text() == whole.read_text()
+    assert not partial.exists()
+    assert not (tmp_path / "rows.jsonl.partial.json").exists()
+
+
+def test_rows_of_another_command_are_not_mixed_in(shotfit, model, images, tmp_path):
+    out = tmp_path / "rows.jsonl"
+    (images / "2" / "99.png").write_text("no image")
+    arguments = ("predict", model, images, "--out", out)
+    assert shotfit(*arguments)[0] == 3
+    before = (tmp_path / "rows.jsonl.partial").read_bytes()
+    for change, word in (
+        (["--classes", "purple,orange"], "classes"),
+        (["--top", 2], "top"),
+        (["--int8"], "int8"),
+        (["--draft"], "draft"),
+        ([images / "1" / "01.png"], "images"),
+    ):
+        code, _, err = shotfit(*arguments, *change)
+        assert code == 3
+        assert f"with other {word}" in err
+    (tmp_path / "rows.jsonl.partial.json").unlink()
+    assert "with other model, top" in shotfit(*arguments)[2]
+    assert (tmp_path / "rows.jsonl.partial").read_bytes() == before
+
+
+def test_names_that_are_no_unicode_survive(tmp_path):
+    name = os.fsdecode(b"caf\xe9.png")
+    path = tmp_path / "rows.jsonl"
+    with PredictionFile(path, {}) as file:
+        file.write([{"image": name, "answers": []}, {"image": "日本.png", "answers": []}])
+        file.finish()
+    assert [row["image"] for row in read(path)] == [name, "日本.png"]
+    assert "日本" in path.read_text()
+
+
+def test_parquet_without_pyarrow_is_said_before_anything_is_done(
+    shotfit, model, images, tmp_path, monkeypatch
+):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    code, _, err = shotfit("predict", model, images, "--out", tmp_path / "rows.parquet")
+    assert code == 2
+    assert "pip install 'shotfit[datasets]'" in err
+    assert not list(tmp_path.glob("rows*"))
+
+
+def test_memory_does_not_grow_with_the_number_of_images(model, tmp_path, monkeypatch):
+    """A hundred thousand names: images are asked for as the model gets to them."""
+    file = tmp_path / "1.png"
+    Image.new("RGB", (40, 40)).save(file)
+    asked = []
+
+    def names(_):
+        for number in range(100_000):
+            asked.append(number)
+            yield str(file)
+
+    monkeypatch.setattr(predicting, "find_images", names)
+    rows = predicting.predictions(Question(str(model)), ["x"], total=100_000, batch_size=8, skip=3)
+    assert [len(next(rows)) for _ in range(3)] == [8, 8, 8]
+    rows.close()
+    assert len(asked) <= 3 + 8 * 6
+    assert not [t for t in threading.enumerate() if t.name.startswith("shotfit-ahead")]
+
+
+# 8 bits
+
+
+def test_8_bits_are_as_close_as_8_bits_can_be():
+    torch.manual_seed(0)
+    layer = nn.Linear(96, 64)
+    x = torch.randn(5, 7, 96)
+    x[0, 0] = 0
+    x[1] *= 1000
+    rounded = Int8Linear(layer, 127)
+    assert rounded.weight.dtype == torch.int8
+    expected, found = layer(x), rounded(x)
+    assert found.shape == expected.shape
+    assert torch.allclose(found[0, 0], layer.bias, atol=1e-6)
+    # By token: the loud ones do not drown the others.
+    error = (found - expected).norm(dim=-1) / expected.norm(dim=-1)
+    assert error.max() < 0.02
+    # Products are exact: integers come out as they are.
+    whole = nn.Linear(64, 8, bias=False)
+    whole.weight.data = torch.randint(-127, 128, (8, 64)).float()
+    whole.weight.data[:, 0] = 127
+    tokens = torch.randint(-127, 128, (3, 64)).float()
+    tokens[:, 0] = 127
+    exact = Int8Linear(whole, 127)(tokens)
+    if exact_levels() == 127:
+        assert torch.allclose(exact, whole(tokens), rtol=1e-6)
+
+
+def test_quantize_replaces_the_plain_layers_of_the_image_tower(checkpoint, images, tmp_path):
+    recipe = Recipe((Stage("lora", training={"iterations": 1}),))
+    classifier = FewShotClassifier(str(checkpoint), recipe).fit(shapes_dataset(4), shots=1)
+    expected = classifier.predict_proba(images)
+    folder = classifier.save_pretrained(tmp_path / "saved")
+    again = FewShotClassifier.from_pretrained(folder, int8=True)
+    vision, text = again.method.backbone.vision, again.method.backbone.text
+    count = sum(isinstance(module, Int8Linear) for module in vision.modules())
+    assert count == 3 * 3, "LoRA's q, k and v stay; out_proj, fc1 and fc2 of three blocks do not"
+    assert not any(isinstance(module, Int8Linear) for module in text.modules())
+    found = again.predict_proba(images)
+    assert not np.array_equal(found, expected)
+    assert np.abs(found - expected).max() < 0.05
+    with pytest.raises(UsageError, match="save it before"):
+        again.save_pretrained(tmp_path / "again")
+
+
+def test_8_bits_are_for_the_processor(model):
+    with pytest.raises(UsageError, match="--device cpu"):
+        quantize(make_backbone().to("meta").vision)
+
+
+def test_evaluate_in_8_bits(shotfit, model, checkpoint):
+    plain = json.loads(shotfit("evaluate", model, "animals", "--json")[1])
+    rounded = json.loads(shotfit("evaluate", model, "animals", "--json", "--int8")[1])
+    assert set(plain) == set(rounded)
+
+
+# Ray
+
+
+def test_ray_that_is_not_there(shotfit, model, images):
+    pytest.importorskip("ray")
+    code, _, err = shotfit("predict", model, images, "--ray", "127.0.0.1:9")
+    assert code == 3
+    assert "No Ray cluster can be reached" in err
+    code, _, err = shotfit("predict", model, images, "--ray", "somewhere")
+    assert code == 2
+
+
+def replicas() -> list[int]:
+    """Ray actors with a classifier below this process."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdigit():
+            continue
+        try:
+            command = (folder / "cmdline").read_text()
+            ancestor = int(folder.name)
+            while ancestor not in (0, 1, os.getpid()):
+                ancestor = int((Path("/proc") / str(ancestor) / "stat").read_text().split()[3])
+        except (OSError, ValueError, IndexError):
+            continue
+        if ancestor == os.getpid() and command.startswith("ray::MapWorker"):
+            found.append(int(folder.name))
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds processes in /proc")
+@pytest.mark.filterwarnings("ignore")
+def test_on_ray_rows_are_the_same_and_a_lost_replica_is_survived(model, tmp_path, monkeypatch):
+    pytest.importorskip("ray")
+    source = str(Path(cli.__file__).parents[2])
+    monkeypatch.setenv("PYTHONPATH", source)
+    monkeypatch.chdir(tmp_path)
+    noise = np.random.default_rng(0).integers(0, 256, (9, 12, 3), dtype=np.uint8)
+    for number in range(160):
+        image = Image.fromarray(np.roll(noise, number)).resize((640, 480))
+        (tmp_path / "photos").mkdir(exist_ok=True)
+        image.save(tmp_path / "photos" / f"{number:03d}.jpg")
+    (tmp_path / "photos" / "007.jpg").write_text("no image")
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    question, places = Question(str(model), ("red", "purple")), ["photos"]
+    options = {"total": 160, "batch_size": 2, "skip": 1, "skip_broken": True, "quiet": True}
+    expected = [row for rows in predicting.predictions(question, places, **options) for row in rows]
+    killed = []
+    rows = []
+    for batch in predicting.predictions(question, places, ray=RayOptions(), **options):
+        rows += batch
+        if not killed:
+            killed = replicas()
+            for pid in killed:
+                os.kill(pid, signal.SIGKILL)
+    assert len(killed) == 1
+    assert [row["image"] for row in rows] == [row["image"] for row in expected]
+    for found, known in zip(rows, expected, strict=True):
+        assert ("error" in found) == ("error" in known)
+        assert found.get("answers") == known.get("answers")

@@ -81,8 +81,10 @@ def estimate_runs(
         if group[0].source != "coop":
             dataset = _load(group[0], root)
         for experiment in group:
-            known = dataset is not None
-            facts = _facts(experiment, dataset, root) if known else _published_facts(experiment)
+            if dataset is None:
+                facts = _published_facts(experiment)
+            else:
+                facts = _facts(experiment, dataset, root)
             iterations = _iterations(experiment, facts)
             seconds, basis = _seconds(experiment.plain(), iterations, done)
             estimates[experiment.id] = RunEstimate(experiment, iterations, seconds, basis)

@@ -51,9 +51,7 @@ class PackedPrompts:
         keys, values = (self._pad(x, prompts, heads) for x in (k, v))
         if read:
             queries = _split(q.unsqueeze(2), heads)
-            return _merge(
-                attention(queries, keys, values, attn_mask=self.end_mask)
-            ).squeeze(2)
+            return _merge(attention(queries, keys, values, attn_mask=self.end_mask)).squeeze(2)
         head, tail = q[:, : self.prefix], q[:, self.prefix :]
         queries = _split(self._rows(tail), heads)
         after = attention(queries, keys, values, attn_mask=self.mask)
@@ -61,9 +59,7 @@ class PackedPrompts:
         if self.prefix == 0:
             return tail
         q, k, v = (_split(x[:, : self.prefix], heads) for x in (head, k, v))
-        return torch.cat(
-            [_merge(attention(q, k, v, is_causal=True)), tail], dim=1
-        )
+        return torch.cat([_merge(attention(q, k, v, is_causal=True)), tail], dim=1)
 
     def _rows(self, tail: Tensor) -> Tensor:
         """Suffix rows (groups, T, width) padded to (groups, C, S, width)."""

@@ -14,7 +14,6 @@ from torch.nn import functional as F
 
 from shotfit.backbone.activation import quick_gelu, recomputed
 
-
 LINEAR = ("q_proj", "k_proj", "v_proj", "out_proj", "fc1", "fc2")
 """The linear layers of a block, as transformers names them."""
 
@@ -105,9 +104,9 @@ class Block(nn.Module):
         return F.linear(x, *cast)
 
     def _queries_keys_values(self, queries: Tensor, normed: Tensor) -> Sequence[Tensor]:
-        if queries is normed and "qkv" in self._cast:
-            if torch.is_autocast_enabled(normed.device.type):
-                return self._linear("qkv", normed).chunk(3, dim=-1)
+        autocast = torch.is_autocast_enabled(normed.device.type)
+        if autocast and queries is normed and "qkv" in self._cast:
+            return self._linear("qkv", normed).chunk(3, dim=-1)
         return [
             self._linear("q_proj", queries),
             self._linear("k_proj", normed),

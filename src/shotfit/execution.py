@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.utils.deterministic
@@ -55,18 +56,19 @@ def determinism(enabled: bool = True) -> Iterator[None]:
     cuBLAS needs must be made before its first call, hence before the model is moved there.
     """
     before = torch.are_deterministic_algorithms_enabled()
-    filling = torch.utils.deterministic.fill_uninitialized_memory
+    options: Any = torch.utils.deterministic
+    filling = options.fill_uninitialized_memory
     if enabled:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True)
         # PyTorch would fill every buffer before it is used, a sixth of a step; nothing here reads
         # a buffer that it has not written.
-        torch.utils.deterministic.fill_uninitialized_memory = False
+        options.fill_uninitialized_memory = False
     try:
         yield
     finally:
         torch.use_deterministic_algorithms(before)
-        torch.utils.deterministic.fill_uninitialized_memory = filling
+        options.fill_uninitialized_memory = filling
 
 
 def micro_batch(method: Method, config: TrainConfig) -> int:

@@ -70,7 +70,8 @@ class Block(nn.Module):
         normed = self.norm1(tokens)
         queries = layout.pick(normed) if read else normed
         residual = layout.pick(tokens) if read else tokens
-        attended = layout.attend(*self._queries_keys_values(queries, normed), self.heads, read)
+        q, k, v = self._queries_keys_values(queries, normed)
+        attended = layout.attend(q, k, v, self.heads, read)
         tokens = residual + self._linear("out_proj", attended)
         hidden = self.activation(self._linear("fc1", self.norm2(tokens)))
         return tokens + self._linear("fc2", hidden)

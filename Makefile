@@ -63,6 +63,13 @@ stopping-study: setup
 bench-speed: setup
 	@cd "$(SOURCE)" && PYTHONPATH=benchmarks "$(BIN)/python" -m speed $(ARGS)
 
+# How many cached views the second stage needs; keeps what is done and goes on when run again. On
+# two cores an hour.
+.PHONY: views-study
+views-study: setup
+	@$(RUN) "$(BIN)/python" benchmarks/views.py
+	@$(RUN) "$(BIN)/python" benchmarks/views.py --write docs/performance.md
+
 .PHONY: golden
 golden: setup
 	@cd "$(SOURCE)" && PYTHONPATH=tests:src "$(BIN)/python" tests/golden_curves.py $(NAME)

@@ -75,7 +75,7 @@ def fit_and_save(
         fit_progress(stages, quiet=quiet) as progress,
     ):
         observe = _both(progress, recording)
-        record, method = run(experiment, dataset=dataset, observe=observe, device=device)
+        record, method = run(experiment, dataset=dataset, root=root, observe=observe, device=device)
     if recording is not None:
         recording.finish()
     classifier = FewShotClassifier(

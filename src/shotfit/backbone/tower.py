@@ -105,8 +105,8 @@ class Block(nn.Module):
         return F.linear(x, *cast)
 
     def _queries_keys_values(self, queries: Tensor, normed: Tensor) -> Sequence[Tensor]:
-        autocast = torch.is_autocast_enabled(normed.device.type)
-        if autocast and queries is normed and "qkv" in self._cast:
+        device = normed.device.type
+        if queries is normed and "qkv" in self._cast and torch.is_autocast_enabled(device):
             return self._linear("qkv", normed).chunk(3, dim=-1)
         return [
             self._linear("q_proj", queries),

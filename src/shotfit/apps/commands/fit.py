@@ -46,9 +46,6 @@ def fit(
         typer.Option(help="published, or shared for M x shots iterations whatever the method."),
     ] = None,
     option: options.MethodOptions = None,
-    template: Annotated[
-        str | None, typer.Option(help='Prompt with {} for the name. ["a photo of a {}."]')
-    ] = None,
     precision: Annotated[
         str | None,
         typer.Option(help="fp32, bf16 or fp16, for every stage. [default: the method's, fp32]"),
@@ -79,6 +76,9 @@ def fit(
         Path | None,
         typer.Option(help="Save the profile as a JSON trace (chrome://tracing, Perfetto)."),
     ] = None,
+    template: Annotated[
+        str | None, typer.Option(help='Prompt with {} for the name. ["a photo of a {}."]')
+    ] = None,
     config: options.ConfigFile = None,
     device: options.Device = None,
     root: options.Root = None,
@@ -96,12 +96,12 @@ def fit(
         "first_fraction": first_fraction,
         "budget": budget,
         "option": option,
-        "template": template,
         "precision": precision,
         "micro_batch": micro_batch,
         "checkpointing": checkpointing,
         "compile": compile,
         "deterministic": deterministic,
+        "template": template,
         "data": data,
     }
     choices = options.merge(config, given)

@@ -5,8 +5,10 @@ import shutil
 
 import pytest
 import torch
+import yaml
 from conftest import make_backbone, make_support
 
+from shotfit.apps import cli, fitting
 from shotfit.apps.fitting import experiment_from
 from shotfit.errors import UsageError
 from shotfit.execution import determinism
@@ -151,3 +153,37 @@ def test_profile_of_a_fit_too_short_to_record(task):
     adapt(make_backbone(), make_support(task), recipe, FACTS, observe=recording)
     recording.finish()
     assert [stage.total_updates for stage in recording.stages] == [3]
+
+
+def test_fit_carries_out_what_its_flags_say(tmp_path, monkeypatch, capsys):
+    inside = []
+
+    def watched(*arguments, **options):
+        inside.append(torch.are_deterministic_algorithms_enabled())
+        return run(*arguments, **options)
+
+    run = fitting.run
+    monkeypatch.setattr(fitting, "run", watched)
+    trace = tmp_path / "trace.json"
+    words = ["fit", "smileys", "--shots", "1", "--iters-per-shot", "8", "-q", "--json"]
+    words += ["--precision", "bf16", "--micro-batch", "5", "--checkpointing", "--deterministic"]
+    words += ["--trace", str(trace), "--out", str(tmp_path / "model")]
+    monkeypatch.setattr("sys.argv", ["shotfit", *words])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    assert not stop.value.code
+    printed = json.loads(capsys.readouterr().out)
+    assert inside == [True]
+    assert not torch.are_deterministic_algorithms_enabled()
+    for stage in printed["record"]["experiment"]["recipe"]["stages"]:
+        expected = {"precision": "bf16", "micro_batch": 5, "checkpointing": True}
+        assert stage["training"] == expected
+    assert [stage["name"] for stage in printed["profile"]] == [
+        "stage 1: layernorm",
+        "stage 2: linear",
+    ]
+    assert json.loads(trace.read_text())["traceEvents"]
+    # The folder's config repeats the run.
+    resolved = yaml.safe_load((tmp_path / "model" / "config.yaml").read_text())
+    assert experiment_from(resolved).id == printed["record"]["id"]
+    assert resolved["deterministic"] is True

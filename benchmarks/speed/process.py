@@ -129,13 +129,17 @@ def _memory(cuda: bool, *, peak: bool) -> int:
         import torch
 
         return torch.cuda.max_memory_allocated() if peak else torch.cuda.memory_allocated()
-    if peak:
+    table = Path("/proc/self/status")
+    if not table.is_file():
+        # The system keeps no more than the most that was ever held.
         most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return most if sys.platform == "darwin" else most * 1024
-    pages = Path("/proc/self/statm")
-    if not pages.is_file():
-        return _memory(cuda, peak=True)
-    return int(pages.read_text().split()[1]) * resource.getpagesize()
+    # Not `ru_maxrss`: a process starts with that of the one that started it.
+    wanted = "VmHWM:" if peak else "VmRSS:"
+    for line in table.read_text(encoding="utf-8").splitlines():
+        if line.startswith(wanted):
+            return int(line.split()[1]) * 1024
+    raise OSError(f"{table} has no {wanted}")
 
 
 def main() -> None:

@@ -70,8 +70,7 @@ class Block(nn.Module):
         normed = self.norm1(tokens)
         queries = layout.pick(normed) if read else normed
         residual = layout.pick(tokens) if read else tokens
-        q, k, v = self._queries_keys_values(queries, normed)
-        attended = layout.attend(q, k, v, self.heads, read)
+        attended = layout.attend(*self._queries_keys_values(queries, normed), self.heads, read)
         tokens = residual + self._linear("out_proj", attended)
         hidden = self.activation(self._linear("fc1", self.norm2(tokens)))
         return tokens + self._linear("fc2", hidden)
@@ -104,15 +103,16 @@ class Block(nn.Module):
             return getattr(self, name)(x)
         return F.linear(x, *cast)
 
-    def _queries_keys_values(self, queries: Tensor, normed: Tensor) -> Sequence[Tensor]:
+    def _queries_keys_values(
+        self, queries: Tensor, normed: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
         device = normed.device.type
         if queries is normed and "qkv" in self._cast and torch.is_autocast_enabled(device):
-            return self._linear("qkv", normed).chunk(3, dim=-1)
-        return [
-            self._linear("q_proj", queries),
-            self._linear("k_proj", normed),
-            self._linear("v_proj", normed),
-        ]
+            q, k, v = self._linear("qkv", normed).chunk(3, dim=-1)
+        else:
+            q = self._linear("q_proj", queries)
+            k, v = self._linear("k_proj", normed), self._linear("v_proj", normed)
+        return q, k, v
 
 
 class Tower(nn.Module):

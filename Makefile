@@ -2,6 +2,8 @@
 # make test    set up, then every check
 # make bench-smoke   a small grid on Ray, killed once and resumed (part of make test)
 # make check   set up, then the quick checks (< 60 s)
+# make bench-speed  ShotFit against the published algorithm, about 30 minutes on two idle cores; then
+#                   make bench-speed ARGS=--table writes docs/performance.md (ARGS=--help: the cases)
 # make suite   run what is missing of the README's table (about an hour on two cores), then make docs
 # make comparison    run what is missing of the table of all methods (five hours of one core)
 # make docs    write tables, pages and the demo picture anew from the records in results/
@@ -56,6 +58,18 @@ dynamics: setup
 stopping-study: setup
 	@$(RUN) "$(BIN)/python" benchmarks/stopping_study.py
 	@$(RUN) "$(BIN)/python" benchmarks/stopping_policies.py --write docs/stopping.md
+
+# Every core: it measures this machine as a user would have it, with nothing else running.
+.PHONY: bench-speed
+bench-speed: setup
+	@cd "$(SOURCE)" && PYTHONPATH=benchmarks "$(BIN)/python" -m speed $(ARGS)
+
+# How many cached views the second stage needs; keeps what is done and goes on when run again. On
+# two cores an hour.
+.PHONY: views-study
+views-study: setup
+	@$(RUN) "$(BIN)/python" benchmarks/views.py
+	@$(RUN) "$(BIN)/python" benchmarks/views.py --write docs/performance.md
 
 .PHONY: golden
 golden: setup

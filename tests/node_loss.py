@@ -14,7 +14,8 @@ def main(checkpoint: str, folder: str) -> None:
     from ray.cluster_utils import Cluster
 
     from shotfit.cluster import RayOptions
-    from shotfit.sweep import Overrides, expand, run_all
+    from shotfit.recipe import Overrides
+    from shotfit.sweep import expand, run_all
 
     grid = expand(
         ["2sfs", "zero_shot"],

@@ -24,7 +24,7 @@ LAYERS = [
     ["recipe"],
     ["records"],
     ["experiment"],
-    ["ablation", "dynamics", "sweep", "estimate", "cluster", "progress"],
+    ["ablation", "dynamics", "sweep", "estimate", "cluster", "progress", "profiling"],
     ["paper", "report", "plots", "reproduction", "dynamics_plots"],
     ["archive", "classifier", "export"],
     ["apps"],

@@ -1,6 +1,7 @@
 """Stages in order: what to train, for how long, and what follows it."""
 
 import dataclasses
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -8,7 +9,7 @@ from typing import Any, Literal
 import torch
 
 from shotfit.backbone import Backbone
-from shotfit.config import override
+from shotfit.config import from_dict, override
 from shotfit.data.loading import SupportSet
 from shotfit.data.prompts import benchmark_key
 from shotfit.errors import UsageError, unknown_name
@@ -50,6 +51,55 @@ class Recipe:
     iters_per_shot: int = 300
     first_fraction: float | Literal["auto"] | None = None
     budget: Literal["published", "shared"] = "published"
+
+
+@dataclass(frozen=True)
+class Overrides:
+    """What a user changes in a recipe, by the names of options.
+
+    `options` go to the first stage; keys that start with "linear." to the second stage, if there
+    is one, and keys that start with "training." to the training of every stage.
+    """
+
+    recipe: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of `Recipe` other than the stages: iters_per_shot, first_fraction, budget."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def applied(self, recipe: Recipe) -> Recipe:
+        """`recipe` with these changes.
+
+        Raises:
+            UsageError: for a key that is of no such form, or a field that a recipe does not have.
+        """
+        groups: dict[str, dict[str, Any]] = {"training": {}, "linear": {}, "": {}}
+        for key, value in self.options.items():
+            group, _, name = key.rpartition(".")
+            if group not in groups:
+                raise UsageError(
+                    f"Options are NAME, training.NAME or linear.NAME, got {key!r}: the method's, "
+                    "the training's of every stage, the second stage's."
+                )
+            groups[group][name] = _plain(value)
+        stages = tuple(
+            dataclasses.replace(
+                stage,
+                options={**stage.options, **groups["linear" if number else ""]},
+                training={**stage.training, **groups["training"]},
+            )
+            for number, stage in enumerate(recipe.stages)
+        )
+        fields = {part.name: getattr(recipe, part.name) for part in dataclasses.fields(recipe)}
+        return from_dict(Recipe, {**fields, **self.recipe, "stages": stages})
+
+
+def _plain(value: Any) -> Any:
+    """A number as a number: "4" and 4 must be the same run."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value
 
 
 def two_stage(first: str = "layernorm", **options: Any) -> Recipe:

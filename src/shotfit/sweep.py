@@ -5,15 +5,13 @@ grid that was killed continues where it was, and a grid that grew runs what it l
 """
 
 import contextlib
-import dataclasses
 import itertools
-import json
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -26,24 +24,11 @@ from shotfit.data.benchmarks import benchmarks, find_benchmark
 from shotfit.data.sources.demo import list_tasks
 from shotfit.errors import UsageError, unknown_name
 from shotfit.experiment import Experiment, environment, run
-from shotfit.recipe import Recipe, named_recipe
+from shotfit.recipe import Overrides, named_recipe
 from shotfit.records import Record, read_record, record_path, write_record
 
 SUITE = "suite"
 """The word for every embedded task."""
-
-
-@dataclass(frozen=True)
-class Overrides:
-    """What a grid changes in every recipe.
-
-    `options` go to the first stage; keys that start with "linear." to the second stage, if there
-    is one, and keys that start with "training." to the training of every stage.
-    """
-
-    recipe: Mapping[str, Any] = field(default_factory=dict)
-    """Fields of `Recipe` other than the stages: iters_per_shot, first_fraction, budget."""
-    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 def expand(
@@ -78,7 +63,8 @@ def expand(
     for axis, values in axes.items():
         if not values:
             raise UsageError(f"The grid names no {axis}.")
-    recipes = [_changed(named_recipe(method), overrides or Overrides()) for method in methods]
+    changes = overrides or Overrides()
+    recipes = [changes.applied(named_recipe(method)) for method in methods]
     sources = [source for dataset in datasets for source in find_datasets(dataset)]
     experiments: dict[str, Experiment] = {}
     for backbone, seed, (source, data), count, setting, recipe in itertools.product(
@@ -129,36 +115,6 @@ def find_datasets(name: str) -> list[tuple[str, dict[str, Any]]]:
     if path.exists():
         return [locate(str(path.resolve()))]
     raise unknown_name("dataset", name, [SUITE, *tasks, *benchmarks()])
-
-
-def _changed(recipe: Recipe, overrides: Overrides) -> Recipe:
-    groups: dict[str, dict[str, Any]] = {"training": {}, "linear": {}, "": {}}
-    for key, value in overrides.options.items():
-        group, _, name = key.rpartition(".")
-        if group not in groups:
-            raise UsageError(
-                f"Options are NAME, training.NAME or linear.NAME, got {key!r}: the method's, the "
-                "training's of every stage, the second stage's."
-            )
-        groups[group][name] = _plain(value)
-    stages = tuple(
-        dataclasses.replace(
-            stage, options=groups["linear"] if number else groups[""], training=groups["training"]
-        )
-        for number, stage in enumerate(recipe.stages)
-    )
-    fields = {part.name: getattr(recipe, part.name) for part in dataclasses.fields(recipe)}
-    return from_dict(Recipe, {**fields, **overrides.recipe, "stages": stages})
-
-
-def _plain(value: Any) -> Any:
-    """A number as a number: "4" and 4 must be the same run."""
-    if not isinstance(value, str):
-        return value
-    try:
-        return json.loads(value)
-    except ValueError:
-        return value
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """What `shotfit fit` does with its options: an experiment, run, and saved with its record."""
 
-import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,17 @@ from shotfit.config import from_dict, to_dict
 from shotfit.data import load_dataset, locate
 from shotfit.data.loading import Loading, memory_bytes
 from shotfit.errors import UsageError
+from shotfit.execution import determinism
 from shotfit.experiment import Experiment, run
+from shotfit.methods.base import Method
+from shotfit.profiling import Profile
 from shotfit.progress import fit_progress
-from shotfit.recipe import Recipe, named_recipe
+from shotfit.recipe import Observe, Overrides, named_recipe
+from shotfit.training import TrainStep
+
+BUDGET = ("iters_per_shot", "first_fraction", "budget")
+# Short for training.NAME=VALUE, in every stage.
+EXECUTION = ("precision", "micro_batch", "checkpointing", "compile")
 
 
 def experiment_from(choices: dict[str, Any]) -> Experiment:
@@ -41,16 +48,12 @@ def experiment_from(choices: dict[str, Any]) -> Experiment:
             values[key] = choices[key]
     values.setdefault("shots", None)
     values["setting"] = str(choices.get("setting", "all_to_all")).replace("-", "_")
-    recipe = named_recipe(choices.get("method", "2sfs"))
-    changes = {
-        key: choices[key]
-        for key in ("iters_per_shot", "first_fraction", "budget")
-        if key in choices
-    }
-    recipe = from_dict(Recipe, {**_fields(recipe), **changes})
-    if "option" in choices:
-        first = dataclasses.replace(recipe.stages[0], options=parse_pairs(choices["option"]))
-        recipe = dataclasses.replace(recipe, stages=(first, *recipe.stages[1:]))
+    execution = {f"training.{key}": choices[key] for key in EXECUTION if key in choices}
+    overrides = Overrides(
+        {key: choices[key] for key in BUDGET if key in choices},
+        {**parse_pairs(choices.get("option")), **execution},
+    )
+    recipe = overrides.applied(named_recipe(choices.get("method", "2sfs")))
     return from_dict(Experiment, {**values, "recipe": recipe})
 
 
@@ -61,8 +64,10 @@ def fit_and_save(
     device: str | None,
     root: str | None,
     quiet: bool,
-) -> tuple[dict[str, Any], Path]:
-    """Fits, evaluates where there are test images, and saves; the record and the folder."""
+    profile: bool = False,
+) -> tuple[dict[str, Any], Path, Profile | None]:
+    """Fits, evaluates where there are test images, and saves; the record, the folder and, where
+    it was asked for, the profile."""
     experiment = experiment_from(choices)
     loading = Loading()
     if "image_memory" in choices:
@@ -70,7 +75,12 @@ def fit_and_save(
     check_target(out)
     dataset = load_dataset(experiment.source, root=root, **experiment.data)
     stages = [stage.method for stage in experiment.recipe.stages]
-    with fit_progress(stages, quiet=quiet) as observe:
+    recording = Profile(stages) if profile else None
+    with (
+        determinism(bool(choices.get("deterministic"))),
+        fit_progress(stages, quiet=quiet) as progress,
+    ):
+        observe = _both(progress, recording)
         record, method = run(
             experiment,
             dataset=dataset,
@@ -79,6 +89,8 @@ def fit_and_save(
             device=device,
             loading=loading,
         )
+    if recording is not None:
+        recording.finish()
     classifier = FewShotClassifier(
         experiment.backbone, experiment.recipe, seed=experiment.seed, device=device
     )
@@ -89,11 +101,19 @@ def fit_and_save(
     (folder / "record.json").write_text(json.dumps(plain, indent=1) + "\n", encoding="utf-8")
     text = "# The resolved options of this run; `shotfit fit --config` repeats it.\n"
     (folder / "config.yaml").write_text(text + yaml.safe_dump(_resolved(experiment, choices)))
-    return plain, folder
+    return plain, folder, recording
 
 
-def _fields(config: Any) -> dict[str, Any]:
-    return {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+def _both(progress: Observe | None, recording: Profile | None) -> Observe | None:
+    if recording is None:
+        return progress
+
+    def observe(method: Method, stage: int, step: TrainStep) -> None:
+        recording(method, stage, step)
+        if progress is not None:
+            progress(method, stage, step)
+
+    return observe
 
 
 def _resolved(experiment: Experiment, choices: dict[str, Any]) -> dict[str, Any]:

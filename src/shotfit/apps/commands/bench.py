@@ -96,7 +96,8 @@ def bench(
     resumable: the same command again runs what is missing.
     """
     from shotfit.apps import benchmarking
-    from shotfit.sweep import SUITE, Overrides, expand
+    from shotfit.recipe import Overrides
+    from shotfit.sweep import SUITE, expand
 
     given = {"iters_per_shot": iters_per_shot, "first_fraction": first_fraction, "budget": budget}
     experiments = expand(

@@ -46,6 +46,36 @@ def fit(
         typer.Option(help="published, or shared for M x shots iterations whatever the method."),
     ] = None,
     option: options.MethodOptions = None,
+    precision: Annotated[
+        str | None,
+        typer.Option(help="fp32, bf16 or fp16, for every stage. [default: the method's, fp32]"),
+    ] = None,
+    micro_batch: Annotated[
+        str | None,
+        typer.Option(
+            help="Images per forward pass, or auto for what free memory holds: the whole batch's "
+            "gradient in less memory."
+        ),
+    ] = None,
+    checkpointing: Annotated[
+        bool | None,
+        typer.Option("--checkpointing", help="Recompute activations: less memory, more time."),
+    ] = None,
+    compile: Annotated[
+        bool | None,
+        typer.Option("--compile", help="Compile the image tower; see docs/performance.md."),
+    ] = None,
+    deterministic: Annotated[
+        bool | None,
+        typer.Option("--deterministic", help="Only kernels that repeat bit by bit."),
+    ] = None,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="Print where the time of each stage goes.")
+    ] = False,
+    trace: Annotated[
+        Path | None,
+        typer.Option(help="Save the profile as a JSON trace (chrome://tracing, Perfetto)."),
+    ] = None,
     template: Annotated[
         str | None, typer.Option(help='Prompt with {} for the name. ["a photo of a {}."]')
     ] = None,
@@ -77,6 +107,11 @@ def fit(
         "first_fraction": first_fraction,
         "budget": budget,
         "option": option,
+        "precision": precision,
+        "micro_batch": micro_batch,
+        "checkpointing": checkpointing,
+        "compile": compile,
+        "deterministic": deterministic,
         "template": template,
         "fewshot": fewshot,
         "image_memory": image_memory,
@@ -86,11 +121,18 @@ def fit(
     choices = options.merge(config, given)
     from shotfit.apps.fitting import fit_and_save
 
-    record, folder = fit_and_save(choices, out, device=device, root=root, quiet=quiet)
+    record, folder, recorded = fit_and_save(
+        choices, out, device=device, root=root, quiet=quiet, profile=profile or trace is not None
+    )
+    if recorded is not None and trace is not None:
+        recorded.save_trace(trace)
     if as_json:
-        print(json.dumps({"folder": str(folder), "record": record}, indent=2))
+        parts = {} if recorded is None else {"profile": recorded.plain()}
+        print(json.dumps({"folder": str(folder), "record": record, **parts}, indent=2))
         return
     options.show_metrics(record["metrics"])
     seconds, trained = record["cost"]["seconds"], record["trainable_parameters"]
     counts = " then ".join(f"{count:,}" for count in trained) or "0"
     print(f"Fitted in {seconds:.1f} s ({counts} trained parameters), saved in {folder}")
+    if recorded is not None:
+        print(f"\n{recorded.table()}")

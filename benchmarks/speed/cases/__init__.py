@@ -1,0 +1,25 @@
+"""Every case of the benchmark by name, in the order in which they are measured and shown."""
+
+from speed.cases import (
+    accelerator,
+    compiling,
+    embedded,
+    first_stage,
+    inference,
+    scaling,
+    second_stage,
+)
+
+CASES = {
+    case.name: case
+    for module in (
+        first_stage,
+        second_stage,
+        inference,
+        embedded,
+        scaling,
+        compiling,
+        accelerator,
+    )
+    for case in module.CASES
+}

@@ -1,0 +1,215 @@
+"""ShotFit's jobs: generators that load, yield, and then do one unit a step."""
+
+import itertools
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from shotfit.backbone import Backbone
+from shotfit.data import load_dataset
+from shotfit.data.dataset import Dataset, Split, make_task
+from shotfit.data.images import ImageSpec
+from shotfit.data.loading import Batch, SupportSet
+from shotfit.experiment import Experiment, fit_task, keep_freed_memory
+from shotfit.methods.base import Method, TrainConfig
+from shotfit.methods.layernorm import LayerNorm
+from shotfit.methods.linear import LinearClassifier, LinearConfig
+from shotfit.recipe import Overrides, two_stage
+from shotfit.training import train
+from speed.shapes import SHAPES, Words, class_names, random_batch, random_clip
+
+ENDLESS = 1_000_000
+
+
+class Pixels(SupportSet):
+    """A support set of one batch of random pixels, so that nothing is decoded or augmented."""
+
+    def __init__(self, request: dict[str, Any]) -> None:
+        shape = SHAPES[request["shape"]]
+        split = Split(class_names(request["classes"]), ())
+        super().__init__(split, ImageSpec(size=shape.image), random.Random(1))
+        self.batch = random_batch(shape, request["batch"], request["classes"])
+
+    def __len__(self) -> int:
+        return len(self.batch[1])
+
+    @property
+    def labels(self) -> Tensor:
+        """Of the batch's images."""
+        return self.batch[1]
+
+    def batches(self, batch_size: int, **options: Any) -> Iterator[Batch]:
+        """The batch, again and again."""
+        return itertools.repeat(self.batch)
+
+    def augmented_once(self, batch_size: int = 256, **options: Any) -> Iterator[Batch]:
+        """The batch, once."""
+        return iter([self.batch])
+
+
+def stage1(request: dict[str, Any]) -> Iterator[None]:
+    """A unit is one iteration of the first stage."""
+    method, support = _loaded(request)
+    yield
+    for _ in train(method, support, _training(request)):
+        yield
+
+
+def stage2(request: dict[str, Any]) -> Iterator[None]:
+    """A unit is one iteration of the second stage on cached views."""
+    method, support = _loaded(request)
+    classifier = LinearClassifier(method, LinearConfig(views=1)).to(request["device"])
+    classifier.setup(support)
+    yield
+    for _ in train(classifier, support, _training(request)):
+        yield
+
+
+def views(request: dict[str, Any]) -> Iterator[None]:
+    """A unit is what starting the second stage takes for one batch of views and all names."""
+    method, support = _loaded(request)
+    yield
+    while True:
+        LinearClassifier(method, LinearConfig(views=1)).setup(support)
+        yield
+
+
+@torch.no_grad()
+def names(request: dict[str, Any]) -> Iterator[None]:
+    """A unit is embedding so many class names, none seen before."""
+    method, _ = _loaded({**request, "classes": 1})
+    yield
+    with _autocast(request):
+        for seed in itertools.count(1):
+            method.encode_classes(class_names(request["classes"], seed))
+            yield
+
+
+@torch.no_grad()
+def predict(request: dict[str, Any]) -> Iterator[None]:
+    """A unit is scoring one batch of pixels against classes that are embedded already."""
+    method, support = _loaded(request)
+    method.eval()
+    classes = method.encode_classes(support.classnames)
+    pixels = support.batch[0].to(request["device"])
+    yield
+    with _autocast(request):
+        while True:
+            method(pixels, classes)
+            yield
+
+
+def fit(request: dict[str, Any]) -> Iterator[None]:
+    """A unit is a whole `fit` of the embedded model on an embedded task, images decoded."""
+    dataset = load_dataset("demo", name=request["task"])
+    dataset = first_classes(dataset, request["classes"])
+    options = {"training.precision": request["precision"]}
+    if request["views"] is not None:
+        options["linear.views"] = request["views"]
+    recipe = Overrides({"iters_per_shot": request["iters_per_shot"]}, options).applied(two_stage())
+    experiment = Experiment(setting="all_to_all", shots=request["shots"], recipe=recipe)
+    yield
+    while True:
+        task = make_task(dataset, "all_to_all", request["shots"], experiment.seed)
+        fit_task(experiment, task, device=request["device"])
+        yield
+
+
+def matmul(request: dict[str, Any]) -> Iterator[float]:
+    """A unit tries every size once and yields the best rate, in floating-point operations a
+    second."""
+    from time import perf_counter
+
+    device = torch.device(request["device"])
+    dtype = torch.bfloat16 if request["precision"] == "bf16" else torch.float32
+    pairs = [
+        (torch.ones(n, k, device=device, dtype=dtype), torch.ones(k, m, device=device, dtype=dtype))
+        for n, k, m in request["sizes"]
+    ]
+    yield 0.0
+    while True:
+        rates = []
+        for left, right in pairs:
+            for _ in range(3):
+                _wait(device)
+                started = perf_counter()
+                torch.matmul(left, right)
+                _wait(device)
+                flops = 2 * left.shape[0] * left.shape[1] * right.shape[1]
+                rates.append(flops / (perf_counter() - started))
+        yield max(rates)
+
+
+def copy(request: dict[str, Any]) -> Iterator[float]:
+    """A unit copies a gigabyte and yields the bytes moved a second, read and written."""
+    from time import perf_counter
+
+    device = torch.device(request["device"])
+    source = torch.ones(1 << 28, device=device)
+    target = torch.empty_like(source)
+    yield 0.0
+    while True:
+        _wait(device)
+        started = perf_counter()
+        target.copy_(source)
+        _wait(device)
+        yield 2 * source.numel() * 4 / (perf_counter() - started)
+
+
+JOBS = {
+    "stage1": stage1,
+    "stage2": stage2,
+    "views": views,
+    "names": names,
+    "predict": predict,
+    "fit": fit,
+    "matmul": matmul,
+    "copy": copy,
+}
+
+
+def first_classes(dataset: Dataset, count: int) -> Dataset:
+    """`dataset` with its first `count` classes."""
+    return Dataset(
+        dataset.name,
+        dataset.classnames[:count],
+        tuple(example for example in dataset.train if example.label < count),
+        test=tuple(example for example in dataset.test if example.label < count),
+        template=dataset.template,
+    )
+
+
+def tokenized_prompts(shape: str, classes: int) -> list[list[int]]:
+    """Token ids of the prompts that a job with so many classes embeds."""
+    tokenizer = Words(SHAPES[shape].vocabulary)
+    return tokenizer([f"a photo of a {name}." for name in class_names(classes)])["input_ids"]
+
+
+def _loaded(request: dict[str, Any]) -> tuple[Method, Pixels]:
+    keep_freed_memory()
+    shape = SHAPES[request["shape"]]
+    spec = ImageSpec(size=shape.image, resize=shape.image)
+    backbone = Backbone.from_model(random_clip(shape), Words(shape.vocabulary), spec)
+    return LayerNorm(backbone.to(torch.device(request["device"]))), Pixels(request)
+
+
+def _training(request: dict[str, Any]) -> TrainConfig:
+    return TrainConfig(
+        iterations=ENDLESS,
+        batch_size=request["batch"],
+        precision=request["precision"],
+        compile=request.get("compile", False),
+    )
+
+
+def _autocast(request: dict[str, Any]) -> torch.autocast:
+    kind = torch.device(request["device"]).type
+    return torch.autocast(kind, torch.bfloat16, enabled=request["precision"] == "bf16")
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize()

@@ -65,8 +65,9 @@ def dynamics_study(
         methods.setdefault(name, []).extend(curves)
         _draw_dynamics(curves, surroundings, f"{dataset.name}_{name}")
     for name, curves in methods.items():
-        if len({curve.dataset for curve in curves}) > 1:
-            _draw_dynamics(curves, surroundings, f"mean_{name}")
+        tasks = len({curve.dataset for curve in curves})
+        if tasks > 1:
+            _draw_dynamics(curves, surroundings, f"mean-of-{tasks}-tasks_{name}")
 
 
 def _draw_dynamics(

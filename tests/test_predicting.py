@@ -15,7 +15,7 @@ from PIL import Image
 from torch import nn
 
 from shotfit.apps import cli, predicting
-from shotfit.apps.predicting import Question
+from shotfit.apps.answering import Question
 from shotfit.apps.prediction_file import PredictionFile
 from shotfit.archive import CLASSES, CONFIG, _checksum
 from shotfit.backbone import Backbone

@@ -4,9 +4,8 @@ import contextlib
 import hashlib
 import sys
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Protocol
 
@@ -14,77 +13,14 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, TextColumn
 
 from shotfit import archive
+from shotfit.apps.answering import Answerer, Question
 from shotfit.apps.prediction_file import Row
-from shotfit.classifier import FewShotClassifier
 from shotfit.cluster import RayOptions
 from shotfit.data.listing import find_images
-from shotfit.data.loading import Loading
 from shotfit.errors import DataError
-from shotfit.scoring import Scored
 
 # Without a terminal: a line of progress at most this often, in seconds.
 PLAIN_INTERVAL = 10.0
-
-
-@dataclass(frozen=True)
-class Question:
-    """What is asked of which classifier; everything that decides what a row says."""
-
-    model: str
-    classes: tuple[str, ...] | None = None
-    """Names to choose among; None takes the classifier's own."""
-    top: int = 1
-    int8: bool = False
-    draft: bool = False
-
-
-class Answerer:
-    """A loaded classifier that turns images into rows; what a replica on Ray is made of."""
-
-    def __init__(
-        self,
-        question: Question,
-        *,
-        batch_size: int,
-        device: str | None = None,
-        workers: int | None = None,
-    ) -> None:
-        self.question = question
-        self.batch_size = batch_size
-        self.loading = Loading(workers=workers)
-        self.classifier = FewShotClassifier.from_pretrained(
-            question.model, device=device, int8=question.int8
-        )
-        self.names = question.classes or self.classifier.classes
-
-    def rows(self, images: Iterator[str]) -> Generator[list[Row], None, None]:
-        """Batches of rows in the order of the images; an image that cannot be read has an "error"
-        in place of "answers"."""
-        batches = self.classifier.score(
-            images,
-            self.question.classes,
-            batch_size=self.batch_size,
-            draft=self.question.draft,
-            loading=self.loading,
-        )
-        with contextlib.closing(batches):
-            for batch in batches:
-                yield list(self._rows(batch))
-
-    def _rows(self, batch: Scored) -> Iterator[Row]:
-        count = min(self.question.top, len(self.names))
-        found = batch.logits.softmax(dim=-1).topk(count)
-        readable = zip(found.values.tolist(), found.indices.tolist(), strict=True)
-        for place, image in enumerate(batch.images):
-            if place in batch.broken:
-                yield {"image": str(image), "error": str(batch.broken[place])}
-                continue
-            probabilities, chosen = next(readable)
-            answers = [
-                {"class": self.names[index], "probability": round(probability, 6)}
-                for probability, index in zip(probabilities, chosen, strict=True)
-            ]
-            yield {"image": str(image), "answers": answers}
 
 
 class Show(Protocol):

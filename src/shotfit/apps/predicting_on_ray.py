@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from shotfit.apps.predicting import Answerer, Question
+from shotfit.apps.answering import Answerer, Question
 from shotfit.apps.prediction_file import Row
 from shotfit.cluster import RayOptions, connected, slots
 from shotfit.errors import DataError, UsageError

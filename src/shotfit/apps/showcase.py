@@ -3,16 +3,16 @@
 import importlib.util
 import random
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from shotfit.apps.findings import Curve, Prediction
 from shotfit.classifier import FewShotClassifier
 from shotfit.data import load_dataset
-from shotfit.data.dataset import Example, Task, make_task
+from shotfit.data.dataset import Task, make_task
 from shotfit.evaluation import evaluate
 from shotfit.experiment import Experiment, fit_task
 from shotfit.methods.base import Method
@@ -30,31 +30,6 @@ METHODS: dict[str, Recipe] = {
 # Points of the curve in the picture; each costs an evaluation of the whole test set.
 POINTS = 12
 COLUMNS = ("base", "novel", "harmonic_mean", "joint")
-
-
-@dataclass
-class Curve:
-    """Base and novel accuracy along training, and where the second stage begins."""
-
-    iterations: list[int] = field(default_factory=list)
-    base: list[float] = field(default_factory=list)
-    novel: list[float] = field(default_factory=list)
-    switch: int = 0
-
-    def add(self, iteration: int, metrics: dict[str, float]) -> None:
-        self.iterations.append(iteration)
-        self.base.append(metrics["base"])
-        self.novel.append(metrics["novel"])
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """A test image, what it shows, and what the classifier said among all names."""
-
-    example: Example
-    truth: str
-    answer: str
-    trained: bool
 
 
 def showcase(name: str, shots: int, seed: int, out: Path, *, quiet: bool) -> dict[str, Any]:

@@ -1,17 +1,14 @@
 """The demo's picture: accuracy along both stages, and predictions with names never trained on."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
+from shotfit.apps.findings import Curve, Prediction
 from shotfit.data.images import open_image
-
-if TYPE_CHECKING:
-    from shotfit.apps.showcase import Curve, Prediction
 
 # Okabe and Ito's colours, distinguishable by colour-blind readers.
 BLUE, ORANGE, GREEN, RED, GRAY = "#0072B2", "#D55E00", "#009E73", "#CC3311", "#777777"
@@ -21,8 +18,8 @@ def draw(
     path: Path,
     task: str,
     results: dict[str, dict[str, float]],
-    curve: "Curve",
-    predictions: "list[Prediction]",
+    curve: Curve,
+    predictions: list[Prediction],
 ) -> Path:
     """Writes the picture as a PNG and returns its path."""
     figure = plt.figure(figsize=(11, 6.4), layout="constrained")
@@ -37,7 +34,7 @@ def draw(
     return path
 
 
-def _draw_curve(axes, zero_shot: dict[str, float], curve: "Curve") -> None:
+def _draw_curve(axes, zero_shot: dict[str, float], curve: Curve) -> None:
     for values, start, color, label in (
         (curve.base, zero_shot["base"], BLUE, "base classes"),
         (curve.novel, zero_shot["novel"], ORANGE, "novel classes"),
@@ -73,7 +70,7 @@ def _draw_bars(axes, results: dict[str, dict[str, float]]) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _draw_images(figure, predictions: "list[Prediction]") -> None:
+def _draw_images(figure, predictions: list[Prediction]) -> None:
     grid = figure.subplots(2, 5).flat
     for axes, prediction in zip(grid, predictions, strict=True):
         axes.imshow(open_image(prediction.example.image))

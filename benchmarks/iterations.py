@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 import torch
+from page import put
 
 from shotfit.backbone import Backbone
 from shotfit.data import load_dataset
@@ -24,8 +25,6 @@ from shotfit.experiment import keep_freed_memory, support_set, task_facts
 from shotfit.methods import get_method, list_methods
 from shotfit.recipe import Stage, one_stage, plan
 from shotfit.training import train
-
-START, END = "<!-- iterations -->", "<!-- /iterations -->"
 
 
 def main() -> None:
@@ -42,12 +41,7 @@ def main() -> None:
     if options.write is None:
         print(text)
         return
-    before, start, rest = options.write.read_text(encoding="utf-8").partition(START)
-    _, end, after = rest.partition(END)
-    if not start or not end:
-        parser.error(f"{options.write} lacks the marks {START} and {END}")
-    page = f"{before}{START}\n{text}\n{END}{after}"
-    options.write.write_text(page, encoding="utf-8")
+    put(options.write, "iterations", text)
 
 
 def measure(options: argparse.Namespace) -> dict[str, list[float]]:

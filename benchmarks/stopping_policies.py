@@ -14,13 +14,14 @@ import statistics
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from page import put
+
 from shotfit.stopping import MAX_FRACTION, MIN_FRACTION, best_fraction
 
 PUBLISHED = {"layernorm": 0.6, "lora": 0.3}
 # 97.5 % points of Student's t, by degrees of freedom.
 STUDENT = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179)
 DIRECTIONS = {"evidence": 1, "drift": 1, "fit": 1}
-START, END = "<!-- study -->", "<!-- end of study -->"
 Policy = Callable[[dict], float]
 
 
@@ -178,11 +179,7 @@ def main() -> None:
     if options.write is None:
         print(text)
         return
-    before, start, rest = options.write.read_text(encoding="utf-8").partition(START)
-    _, end, after = rest.partition(END)
-    if not start or not end:
-        parser.error(f"{options.write} lacks the marks {START} and {END}")
-    options.write.write_text(f"{before}{start}\n\n{text}\n\n{end}{after}", encoding="utf-8")
+    put(options.write, "study", text)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from page import put
 from stopping_policies import interval
 
 from shotfit.backbone import Backbone
@@ -41,7 +42,6 @@ METRICS = ("base", "harmonic_mean", "joint")
 # A number of views is as good as fresh images when it loses less than this many points, at the
 # lower end of the interval.
 MARGIN = 0.5
-START, END = "<!-- views -->", "<!-- /views -->"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -70,12 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     records = [json.loads(path.read_text()) for path in sorted(options.results.glob("*.json"))]
     if not records:
         parser.error(f"no records in {options.results}; run benchmarks/views.py")
-    before, start, rest = options.write.read_text(encoding="utf-8").partition(START)
-    _, end, after = rest.partition(END)
-    if not start or not end:
-        parser.error(f"{options.write} lacks the marks {START} and {END}")
-    text = f"{before}{start}\n\n{table(records)}\n\n{end}{after}"
-    options.write.write_text(text, encoding="utf-8")
+    put(options.write, "views", table(records))
 
 
 def run_missing(options: argparse.Namespace) -> None:

@@ -50,21 +50,6 @@ def images(tmp_path):
     return folder
 
 
-@pytest.fixture
-def shotfit(monkeypatch, capsys):
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["shotfit", *map(str, arguments)])
-        try:
-            cli.main()
-            code = 0
-        except SystemExit as stop:
-            code = stop.code or 0
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return run
-
-
 def read(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
 

@@ -57,7 +57,7 @@ def test_cells_are_kept_shown_and_not_run_again(tmp_path, monkeypatch, capsys):
     before = [path.stat().st_mtime_ns for path in written]
     views.main(command)
     assert [path.stat().st_mtime_ns for path in written] == before
-    page.write_text(f"top\n{views.START}\nold\n{views.END}\nend\n")
+    page.write_text("top\n<!-- views -->\nold\n<!-- /views -->\nend\n")
     views.main(["--results", str(results), "--write", str(page)])
     text = page.read_text()
     assert text.startswith("top") and text.endswith("end\n") and "old" not in text

@@ -5,6 +5,8 @@ import os
 import sys
 from pathlib import Path
 
+from page import put
+
 from speed import __doc__ as about
 from speed import figure, report
 from speed.cases import CASES
@@ -94,7 +96,7 @@ def _show(folder: Path, page: Path, picture: Path) -> None:
     ordered = [part[name] for part in found for name in CASES if name in part]
     if not ordered:
         raise SystemExit(f"no records in {folder}: run make bench-speed")
-    report.put(page, report.table(ordered))
+    put(page, "speed", report.table(ordered))
     # One machine a figure: the processor's where there are records of it.
     figure.draw(next(part for part in found if part), picture)
 

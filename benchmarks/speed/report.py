@@ -13,8 +13,6 @@ from shotfit.experiment import environment
 from shotfit.keep import write_atomically
 from speed.measuring import Measured, Settings
 
-START, END = "<!-- speed -->", "<!-- /speed -->"
-
 
 def hardware(settings: Settings) -> dict[str, Any]:
     """The processor or accelerator, its cores and memory, and how busy it was before."""
@@ -84,19 +82,6 @@ def table(records: Sequence[dict[str, Any]]) -> str:
                 lines += [_line(row) for row in record["rows"]]
         blocks.append("\n".join(lines))
     return "\n\n".join(blocks)
-
-
-def put(page: Path, text: str) -> None:
-    """Writes `text` between the marks of a page.
-
-    Raises:
-        ValueError: when the page has no marks.
-    """
-    before, start, rest = page.read_text(encoding="utf-8").partition(START)
-    _, end, after = rest.partition(END)
-    if not start or not end:
-        raise ValueError(f"{page} lacks the marks {START} and {END}")
-    page.write_text(f"{before}{start}\n\n{text}\n\n{end}{after}", encoding="utf-8")
 
 
 def number(value: float, unit: str) -> str:

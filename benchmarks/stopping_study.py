@@ -176,7 +176,8 @@ def second_stage(
 ) -> LinearClassifier:
     second = LinearClassifier(method, LinearConfig(views=views))
     second.setup(support)
-    for _ in train(second, support, training):
+    # With the factor that the backbone asks for, as a recipe has it.
+    for _ in train(second, support, second.suited(training)):
         pass
     return second
 

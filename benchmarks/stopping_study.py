@@ -10,9 +10,9 @@ on this one trajectory, so that a cell costs one run for all policies together, 
 in nothing but the place. What it leaves out is a fixed alpha's own cosine, which ends where its
 first stage ends; seed 1 trains that too, for the published alpha, as a check.
 
-The first stage is the published one pressed into a sixth of its iterations at five times its learning
-rate, with half its batch size, in bf16; the second has the published length and rate, on four cached
-views. 66 cells are half an hour of one core that way, and many hours as published.
+The first stage is the published one pressed into a sixth of its iterations at five times its
+learning rate, with half its batch size, in bf16; the second has the published length and rate, on
+four cached views. 66 cells are half an hour of one core that way, and many hours as published.
 """
 
 import argparse
@@ -157,8 +157,9 @@ class Trajectory:
         """Measures what a second stage from here gives; leaves the method as it was."""
         trainable = [p for p in method.parameters() if p.requires_grad]
         rest = second_training(1 - iteration / self.total, self.options)
+        # The same crops at every place: what differs is the first stage.
         support = SupportSet(
-            self.task.support, method.backbone.image_spec, random.Random(f"stage 2 {iteration}")
+            self.task.support, method.backbone.image_spec, random.Random("stage 2")
         )
         second = second_stage(method, support, rest, self.options.views)
         found = evaluate(second, self.task.tests)

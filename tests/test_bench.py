@@ -3,7 +3,6 @@
 import json
 
 import pytest
-from test_cli import shotfit  # noqa: F401
 
 from shotfit.records import load_records
 

@@ -14,6 +14,7 @@ learning rate has not reached its end when the rule fires, and training costs no
 import copy
 import dataclasses
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
@@ -85,7 +86,7 @@ class StoppingRule(Protocol):
         ...
 
 
-class Signal:
+class Signal(ABC):
     """The rules that watch one number along the run and stop where it passes `threshold`.
 
     `history` keeps (iteration, value); `direction` is 1 to stop above, -1 to stop below.
@@ -113,9 +114,9 @@ class Signal:
         beyond = self.direction * (value - self.threshold) > 0
         return beyond and step.iteration >= step.total * MIN_FRACTION / MAX_FRACTION
 
+    @abstractmethod
     def measure(self, method: Method, step: TrainStep) -> float | None:
         """The signal after this update, None where it is not taken."""
-        raise NotImplementedError
 
 
 class GradientEvidence(Signal):

@@ -3,8 +3,9 @@
 import hashlib
 import json
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import safetensors.torch
 import torch
@@ -19,9 +20,6 @@ from shotfit.methods import get_method
 from shotfit.methods.base import Method
 from shotfit.methods.linear import LinearClassifier
 
-if TYPE_CHECKING:
-    from shotfit.classifier import FewShotClassifier
-
 FORMAT = 1
 CONFIG, WEIGHTS, CARD = "shotfit.json", "model.safetensors", "README.md"
 # The embeddings of the classes: what the rest of the folder gives anyway, and only saves the text
@@ -29,7 +27,29 @@ CONFIG, WEIGHTS, CARD = "shotfit.json", "model.safetensors", "README.md"
 CLASSES = "classes.safetensors"
 
 
-def save(classifier: "FewShotClassifier", folder: Path) -> Path:
+@dataclass(frozen=True)
+class Fitted:
+    """What is kept of a fitted classifier.
+
+    `added` are names without images, behind the trained ones; `kept` are the places, among all of
+    these, of the names it answers with. `embeds` are the tensors of all names' embeddings, by
+    their names in `ClassEmbeddings`; None where the text tower has to compute them.
+    """
+
+    experiment: Experiment
+    method: Method
+    added: list[str]
+    kept: list[int]
+    metrics: dict[str, float]
+    embeds: dict[str, torch.Tensor] | None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every name that was trained or added."""
+        return (*self.method.trained_names, *self.added)
+
+
+def save(fitted: Fitted, folder: Path) -> Path:
     """Writes `folder`; see `FewShotClassifier.save_pretrained`."""
     folder = folder.expanduser()
     check_target(folder)
@@ -38,7 +58,7 @@ def save(classifier: "FewShotClassifier", folder: Path) -> Path:
         # Written beside its place and then renamed, so that no crash leaves half a classifier.
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".shotfit-") as scratch:
             made = Path(scratch) / "made"
-            _write(classifier, made)
+            _write(fitted, made)
             if folder.exists():
                 folder.rename(Path(scratch) / "previous")
             made.rename(folder)
@@ -57,9 +77,7 @@ def check_target(folder: Path) -> None:
         raise DataError(f"{folder} exists and is not a saved classifier; it is left as it is.")
 
 
-def load(
-    kind: type["FewShotClassifier"], name: str, *, device: str | None, revision: str | None
-) -> "FewShotClassifier":
+def load(name: str, *, device: str | None, revision: str | None) -> Fitted:
     """Reads a saved folder; see `FewShotClassifier.from_pretrained`."""
     folder = find(name, revision)
     settings = read_settings(folder)
@@ -85,11 +103,14 @@ def load(
         method.restore(state, settings["trained_names"])
     except (KeyError, ValueError) as error:
         raise DataError(f"The tensors in {folder} do not fit its config: {error}") from error
-    classifier = kind(experiment.backbone, experiment.recipe, seed=experiment.seed, device=device)
-    classifier.experiment = experiment
-    embeds = _read_classes(folder, settings.get("classes"))
-    classifier._restore(method.to(backbone.device), settings, embeds)
-    return classifier
+    return Fitted(
+        experiment=experiment,
+        method=method.to(backbone.device),
+        added=settings["added_names"],
+        kept=settings["kept"],
+        metrics=settings["metrics"],
+        embeds=_read_classes(folder, settings.get("classes")),
+    )
 
 
 def find(name: str, revision: str | None = None) -> Path:
@@ -129,12 +150,12 @@ def read_settings(folder: Path) -> dict[str, Any]:
     return settings
 
 
-def push(classifier: "FewShotClassifier", repository: str, *, private: bool) -> str:
+def push(fitted: Fitted, repository: str, *, private: bool) -> str:
     """Uploads a saved folder; see `FewShotClassifier.push_to_hub`."""
     import huggingface_hub
 
     with tempfile.TemporaryDirectory() as scratch:
-        folder = save(classifier, Path(scratch) / "classifier")
+        folder = save(fitted, Path(scratch) / "classifier")
         api = huggingface_hub.HfApi()
         url = api.create_repo(repository, private=private, exist_ok=True)
         api.upload_folder(repo_id=repository, folder_path=folder)
@@ -153,14 +174,16 @@ def fingerprint(backbone: Backbone) -> str:
     return digest.hexdigest()[:12]
 
 
-def _write(classifier: "FewShotClassifier", folder: Path) -> None:
+def _write(fitted: Fitted, folder: Path) -> None:
     folder.mkdir()
-    method = classifier.method
+    method = fitted.method
     safetensors.torch.save_file(method.learned_state(), folder / WEIGHTS)
-    embeds = classifier.embedded_names()
-    tensors = {"weight": embeds.weight, "views": embeds.views}
-    kept = {k: v.detach().cpu().contiguous() for k, v in tensors.items() if v is not None}
-    safetensors.torch.save_file(kept, folder / CLASSES)
+    files = {WEIGHTS: _sha256(folder / WEIGHTS)}
+    classes = None
+    if fitted.embeds is not None:
+        kept = {name: v.detach().cpu().contiguous() for name, v in fitted.embeds.items()}
+        safetensors.torch.save_file(kept, folder / CLASSES)
+        classes = _sha256(folder / CLASSES)
     settings = {
         "format": FORMAT,
         "shotfit": __version__,
@@ -169,28 +192,34 @@ def _write(classifier: "FewShotClassifier", folder: Path) -> None:
             {"method": type(part).__module__.rsplit(".", 1)[1], "config": to_dict(part.config)}
             for part in _parts(method)
         ],
-        **classifier.settings(),
-        "files": {WEIGHTS: _sha256(folder / WEIGHTS)},
-        "classes": _sha256(folder / CLASSES),
+        "experiment": to_dict(fitted.experiment),
+        "trained_names": list(method.trained_names),
+        "added_names": fitted.added,
+        "kept": fitted.kept,
+        "template": method.template,
+        "metrics": fitted.metrics,
+        "files": files,
+        "classes": classes,
     }
     settings["checksum"] = _checksum(settings)
     text = json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
     (folder / CONFIG).write_text(text, encoding="utf-8")
-    (folder / CARD).write_text(_card(classifier), encoding="utf-8")
+    (folder / CARD).write_text(_card(fitted), encoding="utf-8")
 
 
 def _parts(method: Method) -> list[Method]:
     return [method.inner, method] if isinstance(method, LinearClassifier) else [method]
 
 
-def _card(classifier: "FewShotClassifier") -> str:
-    experiment = classifier.experiment
+def _card(fitted: Fitted) -> str:
+    experiment = fitted.experiment
+    classes = [fitted.names[place] for place in fitted.kept]
     stages = " then ".join(stage.method for stage in experiment.recipe.stages)
-    metrics = "\n".join(f"| {key} | {value:.2f} |" for key, value in classifier.metrics.items())
+    metrics = "\n".join(f"| {key} | {value:.2f} |" for key, value in fitted.metrics.items())
     table = f"| metric | percent |\n|---|---|\n{metrics}\n" if metrics else "Not evaluated.\n"
     shots = "all images" if experiment.shots is None else f"{experiment.shots} images"
-    shown = ", ".join(classifier.classes[:50])
-    rest = len(classifier.classes) - 50
+    shown = ", ".join(classes[:50])
+    rest = len(classes) - 50
     more = f" and {rest} more" if rest > 0 else ""
     return f"""---
 library_name: shotfit

@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import warnings
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,6 @@ from torch import Tensor
 
 from shotfit import archive
 from shotfit.backbone.int8 import quantize
-from shotfit.config import to_dict
 from shotfit.data.accepted import as_dataset
 from shotfit.data.checks import check_names
 from shotfit.data.dataset import Dataset, Example, Split, make_task
@@ -288,7 +287,7 @@ class FewShotClassifier:
                 "This classifier has been rounded to 8 bits: save it before, and quantize what "
                 "from_pretrained reads."
             )
-        return archive.save(self, Path(folder))
+        return archive.save(self._fitted(), Path(folder))
 
     @classmethod
     def from_pretrained(
@@ -308,23 +307,18 @@ class FewShotClassifier:
             UsageError: for `int8` on another device than the CPU.
         """
         device = device or ("cpu" if int8 else None)
-        classifier = archive.load(cls, str(name), device=device, revision=revision)
+        fitted = archive.load(str(name), device=device, revision=revision)
+        experiment = fitted.experiment
+        classifier = cls(
+            experiment.backbone, experiment.recipe, seed=experiment.seed, device=device
+        )
+        classifier.experiment = experiment
+        classifier._restore(fitted)
         return classifier.quantize() if int8 else classifier
 
     def push_to_hub(self, repository: str, *, private: bool = False) -> str:
         """Uploads the saved folder to a Hugging Face model repository and returns its address."""
-        return archive.push(self, repository, private=private)
-
-    def settings(self) -> dict[str, Any]:
-        """What a saved classifier's config holds besides tensors, as plain values."""
-        return {
-            "experiment": to_dict(self.experiment),
-            "trained_names": list(self.method.trained_names),
-            "added_names": self._added,
-            "kept": self._kept,
-            "template": self.method.template,
-            "metrics": self.metrics,
-        }
+        return archive.push(self._fitted(), repository, private=private)
 
     @torch.no_grad()
     def embedded_names(self) -> ClassEmbeddings:
@@ -334,18 +328,28 @@ class FewShotClassifier:
             self._everything = self.method.encode_classes(names)
         return self._everything
 
-    def _restore(
-        self, method: Method, settings: Mapping[str, Any], embeds: Mapping[str, Tensor] | None
-    ) -> None:
-        """Takes up what was saved; `embeds` are the tensors of `embedded_names`, if known."""
-        self.take(method, settings["added_names"])
-        self._kept = list(settings["kept"])
-        self.metrics = dict(settings["metrics"])
-        if embeds is not None:
-            device, views = method.backbone.device, embeds.get("views")
+    def _fitted(self) -> archive.Fitted:
+        method, embeds = self.method, self.embedded_names()
+        tensors = {"weight": embeds.weight, "views": embeds.views}
+        return archive.Fitted(
+            experiment=self.experiment,
+            method=method,
+            added=self._added,
+            kept=self._kept,
+            metrics=self.metrics,
+            embeds={name: tensor for name, tensor in tensors.items() if tensor is not None},
+        )
+
+    def _restore(self, fitted: archive.Fitted) -> None:
+        method = fitted.method
+        self.take(method, fitted.added)
+        self._kept = list(fitted.kept)
+        self.metrics = dict(fitted.metrics)
+        if fitted.embeds is not None:
+            device, views = method.backbone.device, fitted.embeds.get("views")
             self._everything = method.class_embeddings(
-                (*method.trained_names, *self._added),
-                embeds["weight"].to(device),
+                fitted.names,
+                fitted.embeds["weight"].to(device),
                 None if views is None else views.to(device),
             )
 

@@ -122,19 +122,22 @@ def test_first_classes():
     assert {example.label for example in dataset.train} == set(range(7))
 
 
-PAGE = "# Title\n\n<!-- speed -->\nold\n<!-- /speed -->\nrest\n"
+PAGE = "# Title\n\n<!-- speed -->\nout of date\n<!-- /speed -->\nrest\n"
 
 
 def test_every_case_runs_and_is_shown(tmp_path, capsys):
     results, page, picture = tmp_path / "speed", tmp_path / "page.md", tmp_path / "figure.png"
     page.write_text(PAGE)
-    names = ["stage1", "thousand", "stage2", "fit", "names", "predict", "embedded", "scaling"]
+    names = ["stage1", "thousand", "stage2", "fit", "names", "predict", "loader", "folder"]
+    names += ["embedded", "scaling"]
     main(["--quick", "--threads", "1", "--results", str(results), "--only", *names])
     assert sorted(path.stem for path in results.glob("*.json")) == sorted(names)
     stage1 = json.loads((results / "stage1.json").read_text())
     assert [row["goal"] for row in stage1["rows"]] == [1.2, 75, 1.5, 3, 40]
     assert stage1["hardware"]["processor"]
     assert stage1["environment"]["torch"] == torch.__version__
+    folder = json.loads((results / "folder.json").read_text())
+    assert 0.5 < folder["rows"][0]["value"] < 2
     # A whole fit is what its parts are.
     stage2, whole = (json.loads((results / f"{n}.json").read_text()) for n in ("stage2", "fit"))
     first = stage1["raw"]["4 classes"]["ours"]["median_seconds"]
@@ -142,7 +145,7 @@ def test_every_case_runs_and_is_shown(tmp_path, capsys):
     assert whole["raw"]["ours_seconds"] == pytest.approx(expected)
     main(["--table", "--results", str(results), "--page", str(page), "--figure", str(picture)])
     text = page.read_text()
-    assert text.startswith("# Title") and text.endswith("rest\n") and "old" not in text
+    assert text.startswith("# Title") and text.endswith("rest\n") and "out of date" not in text
     assert text.count("Measured on") == 1
     assert "| ≥ 15 × |" in text
     assert "| ≤ 40 % |" in text

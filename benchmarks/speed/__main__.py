@@ -4,6 +4,7 @@ import argparse
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 from page import put
 
@@ -92,13 +93,17 @@ def _own(folder: Path, settings: Settings) -> Path:
 
 def _show(folder: Path, page: Path, picture: Path) -> None:
     folders = [folder, *sorted(path for path in folder.glob("*") if path.is_dir())]
-    found = [report.read(path) for path in folders]
-    ordered = [part[name] for part in found for name in CASES if name in part]
-    if not ordered:
+    found = [_in_order(report.read(path)) for path in folders]
+    records = [record for part in found for record in part.values()]
+    if not records:
         raise SystemExit(f"no records in {folder}: run make bench-speed")
-    put(page, "speed", report.table(ordered))
+    put(page, "speed", report.table(records))
     # One machine a figure: the processor's where there are records of it.
     figure.draw(next(part for part in found if part), picture)
+
+
+def _in_order(records: dict[str, Any]) -> dict[str, Any]:
+    return {name: records[name] for name in CASES if name in records}
 
 
 if __name__ == "__main__":

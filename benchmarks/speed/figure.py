@@ -1,5 +1,6 @@
 """The figure of docs/performance.md: speed-ups against their goals, and how cost grows."""
 
+import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ def draw(records: Mapping[str, Mapping[str, Any]], path: Path) -> None:
     parts = [part for part in (ratios, curves) if part]
     if not parts:
         return
-    heights = [0.9 + 0.32 * len(part) if part is ratios else 2.7 for part in parts]
+    heights = [0.9 + 0.32 * len(part) if part is ratios else 3.0 for part in parts]
     figure = matplotlib.figure.Figure(figsize=(9.6, sum(heights)), layout="constrained")
     blocks = figure.subfigures(len(parts), 1, height_ratios=heights, squeeze=False)
     for block, part in zip(blocks[:, 0], parts, strict=True):
@@ -75,7 +76,8 @@ def _curves(block: Any, curves: list[Mapping[str, Any]]) -> None:
         axes.set_xscale("log")
         axes.set_yscale("log")
         axes.set_xlabel(curve["axis"], fontsize=8)
-        axes.set_title(f"exponent {curve['exponent']:.2f}", fontsize=9)
+        title = textwrap.fill(curve["name"], 40)
+        axes.set_title(f"{title}\nexponent {curve['exponent']:.2f}", fontsize=8)
         axes.tick_params(labelsize=7)
         axes.legend(fontsize=7, frameon=False, loc="upper left")
         axes.spines[["top", "right"]].set_visible(False)

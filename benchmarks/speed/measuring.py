@@ -109,10 +109,10 @@ class Series:
 
 
 def alone(job: Here | Process, units: int, rounds: int) -> Series:
-    """One job after a unit to warm up."""
+    """One job after two units to warm up: it takes two until freed memory is used again."""
     series = Series()
     with job:
-        job.measure(1)
+        job.measure(2)
         for _ in range(rounds):
             series.add(job.measure(units))
     return series

@@ -1,18 +1,25 @@
 """ShotFit's jobs: generators that load, yield, and then do one unit a step."""
 
 import itertools
+import os
 import random
+import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
+from PIL import Image
 from torch import Tensor
 
+from shotfit.apps.cli import app
 from shotfit.backbone import Backbone
 from shotfit.data import load_dataset
-from shotfit.data.dataset import Dataset, Split, make_task
+from shotfit.data.dataset import Dataset, Example, Split, make_task
 from shotfit.data.images import ImageSpec
-from shotfit.data.loading import Batch, SupportSet
+from shotfit.data.loading import Batch, Loading, SupportSet
 from shotfit.experiment import Experiment, fit_task, keep_freed_memory
 from shotfit.methods.base import Method, TrainConfig
 from shotfit.methods.layernorm import LayerNorm
@@ -118,6 +125,42 @@ def fit(request: dict[str, Any]) -> Iterator[None]:
         yield
 
 
+def loader(request: dict[str, Any]) -> Iterator[None]:
+    """A unit is one augmented batch, with nothing that trains on it."""
+    loading = Loading(memory=request["memory"])
+    with tempfile.TemporaryDirectory() as folder:
+        if request["task"] is None:
+            split = Split(("photo",), tuple(_photos(Path(folder), request["photos"])))
+        else:
+            split = load_dataset("demo", name=request["task"])
+            split = make_task(split, "all_to_all", 4, 1).support
+        spec = ImageSpec(size=SHAPES[request["shape"]].image)
+        with SupportSet(split, spec, random.Random(1), loading) as support:
+            batches = support.batches(request["batch"])
+            support.decode()
+            yield
+            for _ in batches:
+                yield
+
+
+def folder(request: dict[str, Any]) -> Iterator[None]:
+    """A unit is `shotfit predict` on a folder of so many images, files of their own names."""
+    with tempfile.TemporaryDirectory() as place:
+        fitted, images = Path(place, "fitted"), Path(place, "images")
+        images.mkdir()
+        photos = [example.image for example in _photos(Path(place), request["photos"])]
+        for number in range(request["images"]):
+            os.link(photos[number % len(photos)], images / f"{number:06}.jpg")
+        # In another process: the peak memory here is to be that of predicting.
+        fit = [sys.executable, "-m", "shotfit", "fit", request["task"], "--method", "zero_shot"]
+        subprocess.run([*fit, "--shots", "1", "--out", fitted], check=True, capture_output=True)
+        yield
+        for number in itertools.count():
+            lines = Path(place, f"{number}.jsonl")
+            app(["predict", str(fitted), str(images), "--out", str(lines)], standalone_mode=False)
+            yield
+
+
 def matmul(request: dict[str, Any]) -> Iterator[float]:
     """A unit tries every size once and yields the best rate, in floating-point operations a
     second."""
@@ -166,9 +209,24 @@ JOBS = {
     "names": names,
     "predict": predict,
     "fit": fit,
+    "loader": loader,
+    "folder": folder,
     "matmul": matmul,
     "copy": copy,
 }
+
+
+def _photos(folder: Path, count: int) -> Iterator[Example]:
+    """JPEGs of the size and compression of a photograph of ImageNet: 500 x 375, about 100 kB."""
+    draw = random.Random(0)
+    for number in range(count):
+        path = folder / f"photo{number}.jpg"
+        # Coarse noise, enlarged, and a little fine noise: edges and grain as photographs have.
+        coarse = Image.frombytes("RGB", (50, 38), draw.randbytes(50 * 38 * 3))
+        fine = Image.frombytes("RGB", (500, 375), draw.randbytes(500 * 375 * 3))
+        picture = Image.blend(coarse.resize((500, 375), Image.Resampling.BICUBIC), fine, 0.1)
+        picture.save(path, quality=90)
+        yield Example(path.name, 0, path)
 
 
 def first_classes(dataset: Dataset, count: int) -> Dataset:

@@ -76,6 +76,8 @@ def test_identity_follows_the_config():
 def test_named_recipes():
     assert named_recipe("2sfs") == two_stage()
     assert named_recipe("zero-shot") == Recipe((Stage("zero_shot"),))
+    trained_keys = Recipe((Stage("tip_adapter", {"finetune": True}),), budget="shared")
+    assert named_recipe("tip-adapter-f", budget="shared") == trained_keys
     with pytest.raises(UsageError, match="Did you mean 'layernorm'"):
         named_recipe("layer-norms")
     with pytest.raises(UsageError, match="Did you mean 'layernorm'"):

@@ -340,3 +340,38 @@ def test_the_checks_find_broken_methods(task):
     with pytest.raises(AssertionError, match="no gradient reached"):
         list(itertools.islice(train(method, support, TrainConfig(iterations=1)), 1))
     assert not torch.equal(logits_of(method, NAMES), logits_of(method, NAMES))
+
+
+SPELLINGS = {
+    "ImageNet": "imagenet",
+    "OxfordFlowers": "oxford_flowers",
+    "EuroSAT": "eurosat",
+    "DescribableTextures": "dtd",
+    "Caltech101": "caltech101",
+}
+
+
+@pytest.mark.parametrize("name", list_methods())
+def test_a_dataset_is_known_by_any_of_its_names(name):
+    kind = get_method(name)
+    for shots in (1, 4, 16):
+        for setting in ("base_to_novel", "all_to_all"):
+            for alias, key in SPELLINGS.items():
+                one, other = (TaskFacts(n, setting, shots, 50, 50 * shots) for n in (alias, key))
+                config = kind.published_config(one)
+                assert config == kind.published_config(other)
+                assert kind.training_for(one, config) == kind.training_for(other, config)
+
+
+def test_tensors_follow_the_backbone_to_its_device(task, monkeypatch):
+    class Forgetful(Method):
+        """Makes a tensor wherever tensors are made."""
+
+        def __init__(self, *args, **options):
+            super().__init__(*args, **options)
+            self.shift = nn.Parameter(torch.zeros(self.backbone.dim))
+
+    monkeypatch.setattr("shotfit.recipe.get_method", lambda name: Forgetful)
+    backbone = make_backbone().to("meta")
+    made = adapt(backbone, make_support(task), one_stage("forgetful"), FACTS)
+    assert made.shift.device == backbone.device

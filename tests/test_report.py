@@ -9,12 +9,13 @@ import typer.testing
 from records import B16, record, suite
 
 from shotfit.apps.cli import app
+from shotfit.config import to_dict
 from shotfit.errors import DataError, UsageError
 from shotfit.paper import paper_table
 from shotfit.records import write_record
 from shotfit.report import FORMATS, paper_report, render, suite_report
 from shotfit.report.labels import method_label
-from shotfit.report.protocol import keep, require_one_protocol, run_of, runs_of
+from shotfit.report.protocol import keep, method_name, require_one_protocol, run_of, runs_of
 from shotfit.report.render import to_terminal
 from shotfit.report.statistics import estimate, t_quantile
 from shotfit.report.suite import protocol_groups, rows_of, suite_runs
@@ -275,6 +276,9 @@ def test_reproduce_plans_the_grid():
     missing = [name for name in TABLE.methods if recipe_of(name) is None]
     assert list(everything.missing) == missing
     assert recipe_of("2sfs_layernorm") == "2sfs:layernorm"
+    runs = reproduction(paper_table("all2all")).experiments()
+    every = {method_name(to_dict(run.recipe)) for run in runs}
+    assert "tip_adapter_f" in every
 
 
 def test_the_printed_commands_are_the_runs(shotfit, monkeypatch, tmp_path):

@@ -11,7 +11,6 @@ import torch
 from shotfit.backbone import Backbone
 from shotfit.config import from_dict, override
 from shotfit.data.loading import SupportSet
-from shotfit.data.prompts import benchmark_key
 from shotfit.errors import UsageError, unknown_name
 from shotfit.methods import get_method, list_methods
 from shotfit.methods.base import Method, TaskFacts, TrainConfig
@@ -112,11 +111,16 @@ def one_stage(method: str, **options: Any) -> Recipe:
     return Recipe((Stage(method),), **options)
 
 
+FORMS = {"tip_adapter_f": Stage("tip_adapter", {"finetune": True})}
+"""Published names that are no method of their own but a form of one."""
+
+
 def named_recipe(name: str, **options: Any) -> Recipe:
     """The recipe that a user means by one word.
 
     "2sfs" is the paper's (LayerNorm, then the classifier), "2sfs:lora" has another first stage,
-    and a method's name is that method alone. `options` are those of `Recipe`.
+    and a method's name, or that of one of `FORMS`, is that method alone. `options` are those of
+    `Recipe`.
 
     Raises:
         UsageError: for an unknown name.
@@ -125,9 +129,12 @@ def named_recipe(name: str, **options: Any) -> Recipe:
     if kind.lower() == "2sfs":
         get_method(first or "layernorm")
         return two_stage((first or "layernorm").replace("-", "_"), **options)
-    if first or name.replace("-", "_") not in list_methods():
-        raise unknown_name("method", name, ["2sfs", *list_methods()])
-    return one_stage(name.replace("-", "_"), **options)
+    key = name.replace("-", "_")
+    if key in FORMS:
+        return Recipe((FORMS[key],), **options)
+    if first or key not in list_methods():
+        raise unknown_name("method", name, ["2sfs", *list_methods(), *FORMS])
+    return one_stage(key, **options)
 
 
 def adapt(
@@ -159,7 +166,9 @@ def adapt(
         # second.
         stage, config, trainings = plan(recipe, facts)[number]
         if method is None:
-            method = get_method(stage.method)(backbone, config, support.split.template, generator)
+            made = get_method(stage.method)(backbone, config, support.split.template, generator)
+            # A new method need not think of devices when it makes its tensors.
+            method = made.to(backbone.device)
         else:
             method = LinearClassifier(method, config)
         method.setup(support)
@@ -264,7 +273,7 @@ def _shortened(
     """The phases with the given fraction of their published updates, on ImageNet of ten epochs at
     most (paper, appendix on prompt learning)."""
     capped = trainings
-    if benchmark_key(facts.dataset) == "imagenet":
+    if facts.benchmark == "imagenet":
         capped = tuple(
             dataclasses.replace(t, epochs=min(t.epochs, IMAGENET_EPOCHS)) if t.epochs else t
             for t in trainings

@@ -10,7 +10,7 @@ from shotfit.experiment import Experiment
 from shotfit.methods import list_methods
 from shotfit.methods.base import TaskFacts
 from shotfit.paper import PaperTable
-from shotfit.recipe import named_recipe, plan
+from shotfit.recipe import FORMS, named_recipe, plan
 from shotfit.report.protocol import BACKBONES
 from shotfit.training import total_iterations
 
@@ -108,10 +108,7 @@ def reproduction(table: PaperTable, seeds: Sequence[int] = SEEDS) -> Reproductio
 def recipe_of(method: str) -> str | None:
     """The paper's method as `named_recipe` has it; None when this version lacks it."""
     inner = method.removeprefix("2sfs_")
-    known = list_methods()
-    if inner == "tip_adapter_f" and inner not in known:
-        inner = "tip_adapter"
-    if inner not in known:
+    if inner not in (*list_methods(), *FORMS):
         return None
     return inner if "2sfs_" not in method else f"2sfs:{inner}"
 

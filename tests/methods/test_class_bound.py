@@ -286,3 +286,32 @@ def test_published_options_by_dataset():
         facts_of("dtd", 47), dataclasses.replace(tip(facts_of("dtd", 47)), finetune=True)
     )
     assert training == TrainConfig(lr=1e-3, eps=1e-4, batch_size=256, epochs=20, lr_min=0.0)
+
+
+@pytest.mark.parametrize("name", ["tip_adapter", "taskres", "lp_pp", "clip_adapter"])
+def test_benchmarks_have_their_own_prompts(name):
+    def prompts(dataset):
+        config = get_method(name).published_config(facts_of(dataset, 47))
+        return (config.template,) if name == "clip_adapter" else config.templates
+
+    assert prompts("dtd") == prompts("DescribableTextures") == ("{} texture.",)
+    assert prompts("ucf101") == ("a photo of a person doing {}.",)
+    assert prompts("shapes") in ((), (None,))
+    if name != "clip_adapter":
+        assert prompts("imagenet")[:7] == IMAGENET_TEMPLATES
+
+
+def test_clip_adapter_takes_its_prompt():
+    given = make("clip_adapter", template="art of the {}.")
+    other = make("clip_adapter")
+    other.template = "art of the {}."
+    embeds = (method.encode_classes(NAMES).weight for method in (given, other))
+    assert torch.equal(*embeds)
+    assert not torch.equal(
+        given.encode_classes(NAMES).weight, make("clip_adapter").encode_classes(NAMES).weight
+    )
+
+
+def test_mma_refuses_a_block_zero():
+    with pytest.raises(UsageError, match="start_block"):
+        make("mma", start_block=0)

@@ -12,8 +12,7 @@ from shotfit.errors import DataError, UsageError
 from shotfit.layers.prompts import phrase_embeddings, text_context
 from shotfit.methods import get_method
 from shotfit.methods.base import TaskFacts
-from shotfit.methods.ivlp import MAPLE_SETTING
-from shotfit.recipe import Stage, one_stage, plan, two_stage
+from shotfit.recipe import Overrides, one_stage, plan, two_stage
 from shotfit.training import total_iterations
 
 PROMPTS = ("coop", "cocoop", "kgcoop", "prograd", "ivlp", "maple", "plot_pp")
@@ -64,7 +63,7 @@ COUNTS = [
     ("prograd", {}, 8192, 12288),
     ("maple", {}, 3555072, 2 * 768 + 8 * 2 * 768 + 9 * (768 * 1024 + 1024)),
     ("ivlp", {}, 46080, 9 * 4 * (768 + 1024)),
-    ("ivlp", MAPLE_SETTING["options"], 30720, 12 * 2 * (768 + 1024)),
+    ("ivlp", {"paper": "maple"}, 30720, 12 * 2 * (768 + 1024)),
     ("plot_pp", {}, 14336, 4 * (4 * 768 + 2 * 1024)),
     ("plot_pp", {"dataset": "dtd"}, 16384, 4 * (5 * 768 + 2 * 1024)),
     ("plot_pp", {"dataset": "ucf101"}, 18432, 4 * (6 * 768 + 2 * 1024)),
@@ -163,15 +162,20 @@ def test_trainer_facts():
         assert training.schedule == "cosine_per_epoch"
 
 
-def test_maples_own_ivlp_is_one_stage_away():
+def test_maples_own_ivlp_is_one_option_away():
     facts = TaskFacts("dtd", "base_to_novel", 16, 24, 384)
-    recipe = two_stage("ivlp")
-    recipe = type(recipe)((Stage("ivlp", **MAPLE_SETTING),))
-    _, config, (training,) = plan(recipe, facts)[0]
-    assert (config.n_ctx, config.n_ctx_vision, config.prompt_depth) == (2, 2, 12)
+    maple = Overrides(options={"paper": "maple"})
+    _, config, (training,) = plan(maple.applied(one_stage("ivlp")), facts)[0]
+    assert config.paper == "maple"
     assert (training.lr, training.epochs, training.batch_size) == (3.5e-3, 5, 4)
     default = plan(one_stage("ivlp"), facts)[0][2][0]
     assert (default.lr, default.epochs) == (2.5e-3, 20)
+    # As a first stage it has 0.3 of its 480 updates, in a shared budget no epochs at all.
+    (_, _, (first,)), (_, _, (second,)) = plan(maple.applied(two_stage("ivlp")), facts)
+    assert (first.lr, first.iterations, first.epochs) == (3.5e-3, 144, None)
+    assert second.lr == 2e-4
+    shared = plan(maple.applied(one_stage("ivlp", budget="shared")), facts)[0][2][0]
+    assert (shared.lr, shared.iterations) == (3.5e-3, 4800)
 
 
 def test_hand_written_prompts():

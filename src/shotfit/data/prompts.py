@@ -11,6 +11,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from shotfit.data.benchmarks import benchmarks
+
 _TABLE = Path(__file__).with_suffix(".csv")
 _PHRASES = ("plot1", "plot2", "plot3", "plot4")
 
@@ -34,6 +36,12 @@ def benchmark_key(dataset: str) -> str:
     """The key of a benchmark dataset, by its key or CoOp's name for it; "" for others."""
     prompts = published_prompts(dataset)
     return prompts.key if prompts else ""
+
+
+def specific_templates(dataset: str) -> tuple[str, ...]:
+    """The one prompt of CoOp's zero-shot baseline for a benchmark dataset; none for other data."""
+    key = benchmark_key(dataset)
+    return (benchmarks()[key].template,) if key else ()
 
 
 @functools.cache

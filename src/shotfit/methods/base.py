@@ -51,6 +51,11 @@ class TaskFacts:
     classes: int
     images: int
 
+    @property
+    def benchmark(self) -> str:
+        """The key of the benchmark dataset, whatever of its names was given; "" for other data."""
+        return benchmark_key(self.dataset)
+
 
 @dataclass(frozen=True)
 class TrainConfig:
@@ -104,7 +109,7 @@ def dassl(**changes) -> TrainConfig:
 
 def coop_epochs(facts: TaskFacts) -> int:
     """CoOp's epochs by shots, which ProGrad and PLOT++ follow: 50, 100 or 200; ImageNet 50."""
-    if benchmark_key(facts.dataset) == "imagenet" or facts.shots < 2:
+    if facts.benchmark == "imagenet" or facts.shots < 2:
         return 50
     return 100 if facts.shots <= 4 else 200
 

@@ -6,10 +6,10 @@ al., CVPR 2025, section 4.1.
 
 Equation: W a + b with W frozen and b trained, and likewise the shift of LayerNorm.
 
-Deviations: none by default. The papers train all biases; 2SFS's code misses those of queries, keys
-and values, because CLIP keeps them under another name, and its 125k parameters (124,928 on
-ViT-B/16) are what is left. `attention_biases=True` trains them too (171,008); that of the keys
-moves no output, since softmax ignores what all keys share.
+Deviations: fp32 (published: mixed precision). The papers train all biases; 2SFS's code misses those
+of queries, keys and values, because CLIP keeps them under another name, and its 125k parameters
+(124,928 on ViT-B/16) are what is left. `attention_biases=True` trains them too (171,008); that of
+the keys moves no output, since softmax ignores what all keys share.
 
 Novel categories: embedded by the tuned text encoder.
 

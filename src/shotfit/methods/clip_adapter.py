@@ -7,9 +7,10 @@ Equation: f' = r relu(W_2 relu(W_1 f)) + (1 - r) f, logits = s cos(f', t), f not
 (dim / 4 x dim) and W_2 train (section 3.2).
 
 Deviations: as in the official code the text embedding has no adapter, though the paper describes
-one, and the ratio is 0.2 everywhere, though the paper searches it. The code fixes the width to
-that of one ResNet; here it is the model's. It has no training script of its own and runs in CoOp's
-trainer, whose settings are the published training here.
+one, and the ratio is 0.2 everywhere, though the paper searches it. The code fixes the width to that
+of one ResNet; here it is the model's. It has no training script of its own and runs in CoOp's
+trainer, whose settings are the published training here, with a template of its own for each
+benchmark dataset; other data takes the task's.
 
 Novel categories: scored against their text embeddings, since the adapter knows no classes. The
 2SFS paper calls the method inapplicable to them and prints no number.
@@ -24,9 +25,18 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from shotfit.data.prompts import specific_templates
 from shotfit.errors import UsageError
 from shotfit.layers.adapters import Bottleneck
-from shotfit.methods.base import ClassEmbeddings, Method, StepOutput, TaskFacts, TrainConfig, dassl
+from shotfit.methods.base import (
+    ClassEmbeddings,
+    Method,
+    StepOutput,
+    TaskFacts,
+    TrainConfig,
+    coop_epochs,
+    dassl,
+)
 
 
 @dataclass(frozen=True)
@@ -37,6 +47,8 @@ class CLIPAdapterConfig:
     """Share r of the adapter in the mixture, between 0 and 1."""
     reduction: int = 4
     """How many times narrower than the embedding the bottleneck is."""
+    template: str | None = None
+    """Prompt template; none means the task's own."""
 
 
 class CLIPAdapter(Method):
@@ -47,6 +59,7 @@ class CLIPAdapter(Method):
 
     def __init__(self, *args, **options) -> None:
         super().__init__(*args, **options)
+        self.template = self.config.template or self.template
         dim, reduction = self.backbone.dim, self.config.reduction
         if not 0 < self.config.ratio <= 1 or not 1 <= reduction <= dim:
             raise UsageError(f"CLIP-Adapter needs 0 < ratio <= 1 and 1 <= reduction <= {dim}.")
@@ -69,7 +82,11 @@ class CLIPAdapter(Method):
         return StepOutput(F.cross_entropy(logits, labels), logits)
 
     @classmethod
+    def published_config(cls, facts: TaskFacts) -> CLIPAdapterConfig:
+        """CoOp's prompt of a benchmark dataset."""
+        return CLIPAdapterConfig(template=next(iter(specific_templates(facts.dataset)), None))
+
+    @classmethod
     def published_training(cls, facts: TaskFacts) -> tuple[TrainConfig, ...]:
         """CoOp's: SGD at 2e-3, batches of 32, 50 to 200 epochs by shots, ImageNet 50."""
-        epochs = 50 if facts.shots < 2 else 100 if facts.shots <= 4 else 200
-        return (dassl(epochs=50 if facts.dataset == "imagenet" else epochs),)
+        return (dassl(epochs=coop_epochs(facts)),)

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 
 from torch.nn import functional as F
 
-from shotfit.data.prompts import benchmark_key
 from shotfit.layers.prompts import text_context
 from shotfit.methods.base import (
     ClassEmbeddings,
@@ -71,6 +70,6 @@ class CoOp(Method):
     @classmethod
     def published_training(cls, facts: TaskFacts) -> tuple[TrainConfig, ...]:
         """SGD at 2e-3, batches of 32; epochs by shots, always 200 in base-to-novel, ImageNet 50."""
-        settled = facts.setting == "base_to_novel" and benchmark_key(facts.dataset) != "imagenet"
+        settled = facts.setting == "base_to_novel" and facts.benchmark != "imagenet"
         epochs = 200 if settled else coop_epochs(facts)
         return (dassl(lr=2e-3, batch_size=32, epochs=epochs),)

@@ -8,8 +8,9 @@ Equation: logits(x, c) = s cos(V(x, Q), T(c, P)); text tokens P_i and image toke
 for each of the first blocks of their own encoder.
 
 Deviations: the 2SFS paper cites MaPLe but prints PromptSRC's numbers (4 + 4 tokens, 9 blocks, 20
-epochs), which is the default here; MaPLe's own setting is `MAPLE_SETTING`. fp32 (published: the
-first text context fp16). A depth beyond the blocks of a model means all of its blocks.
+epochs), which is the default here; `paper="maple"` is MaPLe's own (2 + 2 tokens, 12 blocks, 5
+epochs). fp32 (published: the first text context fp16). A depth beyond the blocks of a model means
+all of its blocks.
 
 Novel categories: embedded with the same learned tokens; image embeddings do not depend on classes.
 
@@ -20,6 +21,7 @@ third of the epochs mends in part.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -27,24 +29,36 @@ from torch.nn import functional as F
 from shotfit.layers.prompts import deep_prompts, prompt_depth, random_prompts, text_context
 from shotfit.methods.base import ClassEmbeddings, Method, TaskFacts, TrainConfig, dassl
 
-MAPLE_SETTING = {
-    "options": {"n_ctx": 2, "n_ctx_vision": 2, "prompt_depth": 12},
-    "training": {"lr": 3.5e-3, "epochs": 5},
+
+@dataclass(frozen=True)
+class Published:
+    """What a paper that compares with IVLP ran it with."""
+
+    n_ctx: int
+    prompt_depth: int
+    lr: float
+    epochs: int
+
+
+PUBLISHED = {
+    "promptsrc": Published(n_ctx=4, prompt_depth=9, lr=2.5e-3, epochs=20),
+    "maple": Published(n_ctx=2, prompt_depth=12, lr=3.5e-3, epochs=5),
 }
-"""What makes a stage MaPLe's comparison: `Stage("ivlp", **MAPLE_SETTING)`."""
 
 
 @dataclass(frozen=True)
 class IVLPConfig:
-    """Options of IVLP, PromptSRC's by default."""
+    """Options of IVLP; those that are None are the paper's."""
 
-    n_ctx: int = 4
+    paper: Literal["promptsrc", "maple"] = "promptsrc"
+    """The paper whose tokens, depth, rate and epochs are meant."""
+    n_ctx: int | None = None
     """Learned text tokens; they take the places of the first tokens of `ctx_init`."""
-    n_ctx_vision: int = 4
+    n_ctx_vision: int | None = None
     """Learned image tokens, after the patches."""
     ctx_init: str | None = "a photo of a"
     """The phrase that the first text context starts from; None starts at random."""
-    prompt_depth: int = 9
+    prompt_depth: int | None = None
     """Blocks with learned tokens in either encoder, at most all of them."""
 
 
@@ -58,13 +72,15 @@ class IVLP(Method):
     def __init__(self, *args, **options) -> None:
         super().__init__(*args, **options)
         text, vision, device = self.backbone.text, self.backbone.vision, self.backbone.device
-        config, generator = self.config, self.generator
-        shape = (config.n_ctx_vision, vision.width)
-        self.context = text_context(self.backbone, config.ctx_init, config.n_ctx, generator)
+        config, generator, published = self.config, self.generator, PUBLISHED[self.config.paper]
+        n_ctx = _given(config.n_ctx, published.n_ctx)
+        blocks = _given(config.prompt_depth, published.prompt_depth)
+        shape = (_given(config.n_ctx_vision, published.n_ctx), vision.width)
+        self.context = text_context(self.backbone, config.ctx_init, n_ctx, generator)
         self.vision_ctx = nn.Parameter(random_prompts(shape, generator, device))
-        depth = prompt_depth(config.prompt_depth, len(text.blocks))
-        self.deep = deep_prompts(depth - 1, config.n_ctx, text.width, generator, device)
-        depth = prompt_depth(config.prompt_depth, len(vision.blocks))
+        depth = prompt_depth(blocks, len(text.blocks))
+        self.deep = deep_prompts(depth - 1, n_ctx, text.width, generator, device)
+        depth = prompt_depth(blocks, len(vision.blocks))
         self.vision_deep = deep_prompts(depth - 1, *shape, generator, device)
 
     def encode_images(self, pixels: Tensor) -> Tensor:
@@ -80,5 +96,15 @@ class IVLP(Method):
 
     @classmethod
     def published_training(cls, facts: TaskFacts) -> tuple[TrainConfig, ...]:
-        """SGD at 2.5e-3, batches of 4, 20 epochs, for all datasets and both settings."""
-        return (dassl(lr=2.5e-3, batch_size=4, epochs=20),)
+        """PromptSRC's."""
+        return cls.training_for(facts, IVLPConfig())
+
+    @classmethod
+    def training_for(cls, facts: TaskFacts, config: IVLPConfig) -> tuple[TrainConfig, ...]:
+        """SGD with batches of 4 on all datasets: at 2.5e-3, 20 epochs; MaPLe's 3.5e-3, 5."""
+        published = PUBLISHED[config.paper]
+        return (dassl(lr=published.lr, batch_size=4, epochs=published.epochs),)
+
+
+def _given(value: int | None, published: int) -> int:
+    return published if value is None else value

@@ -11,7 +11,9 @@ Deviations: like the official code, not the paper, there is a bias and momentum 
 starts at the sum of a class's features, and the gradient of alpha is never zeroed: the step at
 every tenth epoch uses the sum of all gradients so far. The published numbers were made that way, so
 it is the default; `accumulate=False` takes the current gradient. The epoch is chosen on validation
-images only, without any the last is taken. Templates as in Tip-Adapter.
+images only, without any the last is taken; they are at most four of a class (published: as many as
+shots). fp32 (published: fp16). Templates are the published ones: seven on ImageNet, one of its own
+for each of the other benchmarks; other data takes the task's.
 
 Novel categories: cannot be scored: a row belongs to one trained class.
 
@@ -27,6 +29,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from shotfit.data.loading import SupportSet
+from shotfit.data.prompts import specific_templates
 from shotfit.layers.templates import IMAGENET_TEMPLATES, mean_embeddings
 from shotfit.methods.base import ClassEmbeddings, Method, TaskFacts
 
@@ -120,8 +123,10 @@ class LPPlusPlus(Method):
 
     @classmethod
     def published_config(cls, facts: TaskFacts) -> LPPlusPlusConfig:
-        """Seven templates on ImageNet."""
-        return LPPlusPlusConfig(templates=IMAGENET_TEMPLATES if facts.dataset == "imagenet" else ())
+        """Seven templates on ImageNet, CoOp's on other benchmarks."""
+        imagenet = facts.benchmark == "imagenet"
+        templates = IMAGENET_TEMPLATES if imagenet else specific_templates(facts.dataset)
+        return LPPlusPlusConfig(templates=templates)
 
     def _descend(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """(w, b, alpha) after every epoch."""

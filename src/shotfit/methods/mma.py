@@ -6,11 +6,11 @@ https://openaccess.thecvf.com/content/CVPR2024/html/Yang_MMA_Multi-Modal_Adapter
 Equation: block(x) + s up(relu(shared(relu(down(norm1(x)))))), with one shared layer for both
 encoders at each depth; down, shared and up train.
 
-Deviations: none by default. The official code multiplies the gradient of the adapters by 1 / s,
-without which they would hardly move at the published rate, and so does this. Blocks are counted
-from the bottom in both encoders, so that on ViT-L/14 the upper half of the image encoder has no
-adapters; that is how it was run. Towers of fewer than 12 blocks, for which nothing is published,
-get adapters at the same share of their depth.
+Deviations: fp32 (published: mixed precision). The official code multiplies the gradient of the
+adapters by 1 / s, without which they would hardly move at the published rate, and so does this.
+Blocks are counted from the bottom in both encoders, so that on ViT-L/14 the upper half of the image
+encoder has no adapters; that is how it was run. Towers of fewer than 12 blocks, for which nothing
+is published, get adapters at the same share of their depth.
 
 Novel categories: embedded by the adapted text encoder.
 
@@ -73,14 +73,14 @@ class MMA(Method):
     @classmethod
     def published_training(cls, facts: TaskFacts) -> tuple[TrainConfig, ...]:
         """SGD at 1.5e-3 without warm-up, 5 epochs, batches of 16 (ImageNet: 128)."""
-        batch = 128 if facts.dataset == "imagenet" else 16
+        batch = 128 if facts.benchmark == "imagenet" else 16
         return (dassl(lr=1.5e-3, batch_size=batch, epochs=5, warmup_epochs=0),)
 
     def _range(self) -> tuple[int, int]:
         depth = min(len(self.backbone.vision.blocks), len(self.backbone.text.blocks))
         counted = min(depth, 12)
-        first = self.config.start_block or 4 * counted // 12 + 1
-        last = self.config.end_block or counted
+        first = _given(self.config.start_block, 4 * counted // 12 + 1)
+        last = _given(self.config.end_block, counted)
         if not 1 <= first <= last <= depth:
             raise UsageError(f"MMA needs 1 <= start_block <= end_block <= {depth}.")
         return first, last
@@ -94,3 +94,7 @@ def _add_output(
     if read and read[0]:
         tokens = layout.pick(tokens)
     return output + adapter(block.norm1(tokens), shared)  # type: ignore[operator]
+
+
+def _given(value: int | None, default: int) -> int:
+    return default if value is None else value

@@ -11,7 +11,8 @@ returned here has the cross-entropy's value and this gradient, exactly.
 Deviations: fp32 student (published fp16). The released start puts zeros before the reversed
 template ("a type of pet, a photo of a"), one learned token for each of its *words*: a comma leaves
 the template's last token fixed. It is kept. Datasets without a published template start from what
-the task's template says before the name. Its ViT settings were never published; these are RN50's.
+the task's template says before the name. Its ViT settings were never published; these are RN50's,
+and epochs by shots in both settings, where its base-to-novel scripts are for four shots alone.
 
 Novel categories: embedded behind the same learned words.
 
@@ -27,7 +28,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from shotfit.data.loading import SupportSet
-from shotfit.data.prompts import benchmark_key, published_prompts
+from shotfit.data.prompts import published_prompts
 from shotfit.errors import UsageError
 from shotfit.layers.prompts import TextContext, phrase_embeddings, placeholders
 from shotfit.methods.base import (
@@ -115,7 +116,7 @@ class ProGrad(Method):
     def published_config(cls, facts: TaskFacts) -> ProGradConfig:
         """Lambda 1, or 0.8 with 8 or more shots on Flowers, DTD and EuroSAT (its README)."""
         prompts = published_prompts(facts.dataset)
-        softer = benchmark_key(facts.dataset) in SOFTER and facts.shots >= 8
+        softer = facts.benchmark in SOFTER and facts.shots >= 8
         return ProGradConfig(
             teacher_template=prompts.prograd if prompts else None, strength=0.8 if softer else 1.0
         )

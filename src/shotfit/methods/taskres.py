@@ -7,9 +7,10 @@ Equation: t'_c = t_c + a x_c, logits = s cos(f, t'_c), with t_c not normalised; 
 trains (section 3.3).
 
 Deviations: none in the regular form; the enhanced one starts from tuned classifiers that have to be
-downloaded, and is left out. The official code leaves underscores in class names, and so does this.
-ImageNet takes the mean of seven templates and the generic one; other data takes the task's own
-template, where the published runs have one for each dataset.
+downloaded, and is left out. The official code leaves the underscores of folder names in class
+names; here names come without them, unless the benchmark's option `keep_underscores` says
+otherwise. Templates are the published ones: seven and the generic one on ImageNet, one of its own
+for each of the other benchmarks; other data takes the task's.
 
 Novel categories: cannot be scored, since a residual belongs to one trained class.
 
@@ -25,6 +26,7 @@ from torch.nn import functional as F
 
 from shotfit.data.dataset import TEMPLATE
 from shotfit.data.loading import SupportSet
+from shotfit.data.prompts import specific_templates
 from shotfit.layers.templates import IMAGENET_TEMPLATES, mean_embeddings
 from shotfit.methods.base import ClassEmbeddings, Method, TaskFacts, TrainConfig, dassl
 
@@ -67,10 +69,13 @@ class TaskRes(Method):
 
     @classmethod
     def published_config(cls, facts: TaskFacts) -> TaskResConfig:
-        """a = 1 on Oxford Flowers, eight templates on ImageNet."""
+        """a = 1 on Oxford Flowers; eight templates on ImageNet, CoOp's on other benchmarks."""
+        templates = specific_templates(facts.dataset)
+        if facts.benchmark == "imagenet":
+            templates = (*IMAGENET_TEMPLATES, TEMPLATE)
         return TaskResConfig(
-            alpha=1.0 if facts.dataset == "oxford_flowers" else 0.5,
-            templates=(*IMAGENET_TEMPLATES, TEMPLATE) if facts.dataset == "imagenet" else (),
+            alpha=1.0 if facts.benchmark == "oxford_flowers" else 0.5,
+            templates=templates,
         )
 
     @classmethod
@@ -79,7 +84,7 @@ class TaskRes(Method):
         return (
             dassl(
                 optimizer="adam",
-                lr=2e-4 if facts.dataset == "imagenet" else 2e-3,
+                lr=2e-4 if facts.benchmark == "imagenet" else 2e-3,
                 batch_size=256,
                 epochs=100 if facts.shots <= 4 else 200,
             ),

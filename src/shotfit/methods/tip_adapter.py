@@ -10,7 +10,9 @@ Deviations: the official code takes the best epoch and, on ImageNet, alpha and b
 images; here the last epoch is taken, and alpha and beta are searched on validation shots. Where
 there are none, on the shots, each without its own cache entry; with one shot a class that leaves
 nothing to compare with, and the initial values stay. The scale is the checkpoint's, not 100.
-Templates as in TaskRes, whose mean is of unit-norm embeddings here.
+Validation shots are at most four of a class, where the official search has the whole split. fp32
+(published: fp16). Templates are the published ones: seven on ImageNet, one of its own for each of
+the other benchmarks; other data takes the task's.
 
 Novel categories: cannot be scored: no image of theirs is in the cache.
 
@@ -25,6 +27,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from shotfit.data.loading import SupportSet
+from shotfit.data.prompts import specific_templates
 from shotfit.layers.templates import IMAGENET_TEMPLATES, mean_embeddings
 from shotfit.methods.base import ClassEmbeddings, Method, TaskFacts, TrainConfig
 
@@ -151,13 +154,14 @@ class TipAdapter(Method):
 
     @classmethod
     def published_config(cls, facts: TaskFacts) -> TipAdapterConfig:
-        """Initial alpha and search bounds by dataset, ImageNet's for other data."""
-        alpha, beta_max, alpha_max = _PUBLISHED.get(facts.dataset, _PUBLISHED["imagenet"])
+        """Alpha, bounds of the search and templates by dataset; ImageNet's bounds elsewhere."""
+        alpha, beta_max, alpha_max = _PUBLISHED.get(facts.benchmark, _PUBLISHED["imagenet"])
+        imagenet = facts.benchmark == "imagenet"
         return TipAdapterConfig(
             alpha=alpha,
             beta_max=beta_max,
             alpha_max=alpha_max,
-            templates=IMAGENET_TEMPLATES if facts.dataset == "imagenet" else (),
+            templates=IMAGENET_TEMPLATES if imagenet else specific_templates(facts.dataset),
         )
 
     @classmethod
@@ -165,7 +169,7 @@ class TipAdapter(Method):
         """Nothing; with `finetune` AdamW at 1e-3, batches of 256, 20 epochs (EuroSAT 100)."""
         if not config.finetune:
             return ()
-        epochs = 100 if facts.dataset == "eurosat" else 20
+        epochs = 100 if facts.benchmark == "eurosat" else 20
         return (TrainConfig(lr=1e-3, eps=1e-4, batch_size=256, epochs=epochs, lr_min=0.0),)
 
 

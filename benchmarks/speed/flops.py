@@ -52,8 +52,7 @@ def needed_flops(shape: Shape, batch: int, prompts: Sequence[Sequence[int]]) -> 
 
     prefix = _shared_prefix(prompts)
     own = [len(prompt) - prefix for prompt in prompts]
-    text_tokens = prefix + sum(own)
-    text = _linear(shape.text, text_tokens, len(prompts))
+    text = _linear(shape.text, packed_tokens(prompts), len(prompts))
     text += 2 * 2 * len(prompts) * shape.text.width * dim
     seen = prefix * (prefix + 1) // 2 + sum(n * prefix + n * (n + 1) // 2 for n in own)
     read = sum(len(prompt) for prompt in prompts)
@@ -64,6 +63,12 @@ def needed_flops(shape: Shape, batch: int, prompts: Sequence[Sequence[int]]) -> 
         text_attention=_attention(shape.text, seen, read),
         scores=3 * 2 * batch * len(prompts) * dim,
     )
+
+
+def packed_tokens(prompts: Sequence[Sequence[int]]) -> int:
+    """Tokens that pass the text tower: the shared prefix once, each prompt's own."""
+    prefix = _shared_prefix(prompts)
+    return prefix + sum(len(prompt) - prefix for prompt in prompts)
 
 
 def _linear(tower: TowerShape, tokens: int, read: int) -> float:

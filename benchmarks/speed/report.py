@@ -4,6 +4,7 @@ import datetime
 import json
 import os
 import platform
+import subprocess
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -52,6 +53,7 @@ def write(
         "hardware": machine,
         "environment": environment(),
         "command": command,
+        "commit": _commit(),
         "date": datetime.date.today().isoformat(),
     }
     write_atomically(folder / f"{case}.json", json.dumps(record, indent=1) + "\n")
@@ -110,6 +112,21 @@ def _machine(record: dict[str, Any]) -> str:
     parts.append(f"{settings['threads']} threads, {settings['precision']}")
     parts.append(f"PyTorch {versions['torch']}, transformers {versions['transformers']}")
     return "Measured on " + "; ".join(parts) + "."
+
+
+def _commit() -> str | None:
+    """The commit measured, marked where the code differs from it; None outside of a repository."""
+    root = Path(__file__).parent.parent.parent
+
+    def git(*words: str) -> str:
+        done = subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    try:
+        changed = git("status", "--porcelain", "--untracked-files=no", "src", "benchmarks")
+        return git("rev-parse", "--short=12", "HEAD") + ("-changed" if changed else "")
+    except (OSError, subprocess.CalledProcessError):
+        return None
 
 
 def _processor() -> str:

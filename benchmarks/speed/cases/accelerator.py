@@ -7,7 +7,7 @@ import torch
 
 from speed.cases.matmul import matmul_rate
 from speed.cases.task import BATCH, CLASSES
-from speed.flops import needed_flops
+from speed.flops import needed_flops, packed_tokens
 from speed.measuring import Case, Measured, Row, Settings, alone
 from speed.ours import tokenized_prompts
 from speed.shapes import SHAPES
@@ -35,7 +35,7 @@ def accelerator(settings: Settings, known: dict[str, dict[str, Any]]) -> Measure
     weights = kept = 0
     for tower, tokens in (
         (shape.vision, batch * shape.image_tokens),
-        (shape.text, sum(len(prompt) for prompt in prompts)),
+        (shape.text, packed_tokens(prompts)),
     ):
         weights += tower.blocks * (4 * tower.width**2 + 2 * tower.width * tower.hidden)
         kept += tokens * tower.blocks * (6 * tower.width + tower.hidden)

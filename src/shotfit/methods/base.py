@@ -85,7 +85,7 @@ class TrainConfig:
     # Compute activations of the image tower again in the backward pass: a third more arithmetic,
     # a tenth of the memory.
     checkpointing: bool = False
-    # Compile the blocks of the image tower; pays off over some hundred iterations.
+    # Compile the blocks of the image tower; see docs/performance.md for when that pays off.
     compile: bool = False
 
 

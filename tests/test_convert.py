@@ -150,7 +150,10 @@ def test_open_clip_folder(tokenizer, tmp_path):
     folder.mkdir()
     save_file(plain.state_dict(), folder / "open_clip_model.safetensors")
     facts = {
-        "model_cfg": {"vision_cfg": {"head_width": 64}, "text_cfg": {"heads": 1}},
+        "model_cfg": {
+            "vision_cfg": {"head_width": 64, "pool_type": "tok"},
+            "text_cfg": {"heads": 1},
+        },
         "preprocess_cfg": {"mean": [0.5] * 3, "std": [0.25] * 3, "resize_mode": "squash"},
     }
     (folder / "open_clip_config.json").write_text(json.dumps(facts))
@@ -238,6 +241,26 @@ def test_what_is_no_clip_is_refused(plain, tmp_path):
         attempt(lambda state: state.pop("ln_final.bias"))
     with pytest.raises(UsageError, match="ResNet"):
         attempt(lambda state: state.pop("visual.proj"))
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "message"),
+    [
+        ("{", DataError, "no config of open_clip"),
+        ("{}", DataError, "model_cfg"),
+        # The same tensors, but pooled or masked in another way.
+        ({"vision_cfg": {"global_average_pool": True}}, UsageError, "global_average_pool"),
+        ({"vision_cfg": {"pool_type": "avg"}}, UsageError, "pool_type = 'avg'"),
+        ({"text_cfg": {"no_causal_mask": True}}, UsageError, "no_causal_mask"),
+    ],
+)
+def test_an_open_clip_config_of_another_model_is_refused(plain, tmp_path, text, error, message):
+    save_file(plain.state_dict(), tmp_path / "open_clip_model.safetensors")
+    text = text if isinstance(text, str) else json.dumps({"model_cfg": text})
+    (tmp_path / "open_clip_config.json").write_text(text)
+    with pytest.raises(error, match=message):
+        convert(tmp_path, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 

@@ -35,6 +35,16 @@ TOKENIZER_FILES = (
 # Heads are 64 wide in all of OpenAI's models, and in open_clip's up to these widths; its wider
 # image towers have heads of 80, 88, 104 or 112.
 _WIDEST_OF_64 = {"image": 1024, "text": 1280}
+# What open_clip's configs may say that changes the model and none of its tensors, with the values
+# that are CLIP's as it is here.
+_ANOTHER_MODEL = {
+    "pool_type": ("tok", "argmax"),
+    "global_average_pool": (),
+    "final_ln_after_pool": (),
+    "no_causal_mask": (),
+    "norm_kwargs": (),
+    "act_kwargs": (),
+}
 _OPEN_CLIP_WEIGHTS = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")
 # Shape facts and the causal mask, stored as if they were weights.
 _NOT_WEIGHTS = ("input_resolution", "context_length", "vocab_size", "attn_mask")
@@ -77,6 +87,7 @@ def read_source(path: Path) -> Source:
     """The tensors of an OpenAI archive, a state dict, or an open_clip folder.
 
     Raises:
+        UsageError: for a config of open_clip that no CLIP of transformers can follow.
         DataError: when the file is missing, broken, or holds more than tensors.
     """
     facts: dict[str, Any] = {}
@@ -88,7 +99,7 @@ def read_source(path: Path) -> Source:
                 f"The folder {path} needs open_clip_config.json and {_OPEN_CLIP_WEIGHTS[0]}."
             )
         path = found[0]
-        facts = json.loads(config.read_text(encoding="utf-8"))
+        facts = _read_facts(config)
     if not path.is_file():
         raise DataError(f"There is no file {path}.")
     quick_gelu = bool(facts["model_cfg"].get("quick_gelu", False)) if facts else None
@@ -154,6 +165,22 @@ def convert(
     changed = [name for name, value in state.items() if not torch.equal(again[name], value)]
     if changed:
         raise DataError(f"{destination} was not written correctly: {', '.join(changed[:3])}.")
+
+
+def _read_facts(config: Path) -> dict[str, Any]:
+    try:
+        facts = json.loads(config.read_text(encoding="utf-8"))
+        towers = [facts["model_cfg"].get(tower, {}) for tower in ("vision_cfg", "text_cfg")]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataError(f"{config} is no config of open_clip: {error}") from error
+    for tower in towers:
+        for name, value in tower.items():
+            if value and value not in _ANOTHER_MODEL.get(name, (value,)):
+                raise UsageError(
+                    f"This model cannot be converted: {config} has {name} = {value!r}, which the "
+                    "CLIP of transformers does not have."
+                )
+    return facts
 
 
 def _is_torchscript(path: Path) -> bool:

@@ -7,6 +7,7 @@ import yaml
 from conftest import shapes_dataset
 
 from shotfit.apps import cli
+from shotfit.methods import get_method, list_methods
 
 
 @pytest.fixture
@@ -185,6 +186,16 @@ def test_lists(shotfit):
         code, out, _ = shotfit(*command)
         assert code == 0
         assert out.strip()
+
+
+def test_a_table_of_methods_of_80_columns_cuts_no_name_and_no_family(shotfit, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    _, out, _ = shotfit("list-methods")
+    assert max(map(len, out.splitlines())) == 80
+    assert "…" not in out
+    for name in list_methods():
+        row = next(line for line in out.splitlines() if f" {name} " in line)
+        assert row.rstrip("│ ").endswith(", ".join(get_method(name).families))
 
 
 def test_interrupt_is_130(shotfit, monkeypatch):

@@ -10,7 +10,7 @@ from test_loading import small_tokenizer
 from torch import nn
 
 from shotfit.backbone import Backbone
-from shotfit.convert import convert
+from shotfit.convert import Source, _heads, convert
 from shotfit.errors import DataError, UsageError
 
 WIDTH, TEXT_WIDTH, DIM, SIDE, PATCH, LENGTH = 128, 64, 24, 32, 8, 20
@@ -22,9 +22,9 @@ class QuickGELU(nn.Module):
 
 
 class Residual(nn.Module):
-    def __init__(self, width, activation):
+    def __init__(self, width, heads, activation):
         super().__init__()
-        self.attn = nn.MultiheadAttention(width, width // 64)
+        self.attn = nn.MultiheadAttention(width, heads)
         self.ln_1, self.ln_2 = nn.LayerNorm(width), nn.LayerNorm(width)
         self.mlp = nn.Sequential()
         self.mlp.add_module("c_fc", nn.Linear(width, 4 * width))
@@ -38,9 +38,9 @@ class Residual(nn.Module):
 
 
 class Stack(nn.Module):
-    def __init__(self, width, depth, activation):
+    def __init__(self, width, depth, heads, activation):
         super().__init__()
-        self.resblocks = nn.ModuleList(Residual(width, activation) for _ in range(depth))
+        self.resblocks = nn.ModuleList(Residual(width, heads, activation) for _ in range(depth))
 
 
 def weight(*shape):
@@ -48,14 +48,14 @@ def weight(*shape):
 
 
 class Visual(nn.Module):
-    def __init__(self, activation):
+    def __init__(self, width, depth, heads, activation):
         super().__init__()
-        self.conv1 = nn.Conv2d(3, WIDTH, PATCH, PATCH, bias=False)
-        self.class_embedding = weight(WIDTH)
-        self.positional_embedding = weight((SIDE // PATCH) ** 2 + 1, WIDTH)
-        self.ln_pre, self.ln_post = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
-        self.transformer = Stack(WIDTH, 2, activation)
-        self.proj = weight(WIDTH, DIM)
+        self.conv1 = nn.Conv2d(3, width, PATCH, PATCH, bias=False)
+        self.class_embedding = weight(width)
+        self.positional_embedding = weight((SIDE // PATCH) ** 2 + 1, width)
+        self.ln_pre, self.ln_post = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.transformer = Stack(width, depth, heads, activation)
+        self.proj = weight(width, DIM)
 
     def forward(self, images):
         x = self.conv1(images).flatten(2).permute(2, 0, 1)
@@ -67,10 +67,10 @@ class Visual(nn.Module):
 
 
 class Plain(nn.Module):
-    def __init__(self, vocabulary, activation=QuickGELU):
+    def __init__(self, vocabulary, activation=QuickGELU, vision=(WIDTH, 2, 2), text_heads=1):
         super().__init__()
-        self.visual = Visual(activation)
-        self.transformer = Stack(TEXT_WIDTH, 3, activation)
+        self.visual = Visual(*vision, activation)
+        self.transformer = Stack(TEXT_WIDTH, 3, text_heads, activation)
         self.token_embedding = nn.Embedding(vocabulary, TEXT_WIDTH)
         self.positional_embedding = weight(LENGTH, TEXT_WIDTH)
         self.ln_final = nn.LayerNorm(TEXT_WIDTH)
@@ -150,7 +150,10 @@ def test_open_clip_folder(tokenizer, tmp_path):
     folder.mkdir()
     save_file(plain.state_dict(), folder / "open_clip_model.safetensors")
     facts = {
-        "model_cfg": {"vision_cfg": {"head_width": 64}, "text_cfg": {"heads": 1}},
+        "model_cfg": {
+            "vision_cfg": {"head_width": 64, "pool_type": "tok"},
+            "text_cfg": {"heads": 1},
+        },
         "preprocess_cfg": {"mean": [0.5] * 3, "std": [0.25] * 3, "resize_mode": "squash"},
     }
     (folder / "open_clip_config.json").write_text(json.dumps(facts))
@@ -159,6 +162,70 @@ def test_open_clip_folder(tokenizer, tmp_path):
     spec = Backbone.from_pretrained(str(tmp_path / "out")).image_spec
     assert spec.square
     assert spec.std == (0.25, 0.25, 0.25)
+
+
+def wide_model(text_heads):
+    """As wide as ViT-H, with its 16 heads of 80."""
+    torch.manual_seed(2)
+    vision = (1280, 1, 16)
+    return Plain(len(small_tokenizer()), nn.GELU, vision, text_heads).eval()
+
+
+def test_a_wide_state_dict_needs_its_heads(tokenizer, tmp_path, shotfit):
+    wide = wide_model(text_heads=1)
+    torch.save(wide.state_dict(), tmp_path / "wide.pt")
+    command = (
+        "convert",
+        tmp_path / "wide.pt",
+        tmp_path / "out",
+        "--gelu",
+        "--tokenizer",
+        tokenizer,
+    )
+    code, _, err = shotfit(*command)
+    assert code == 2
+    assert "width 1280" in err and "open_clip_config.json" in err and "--heads" in err
+    code, _, err = shotfit(*command, "--heads", 17)
+    assert code == 2
+    assert "cannot have 17 heads" in err
+    assert not (tmp_path / "out").exists()
+    code, _, err = shotfit(*command, "--heads", 16)
+    assert code == 0, err
+    assert_same(wide, tmp_path / "out")
+
+
+@pytest.mark.parametrize("text", [{"heads": 8}, {}], ids=["said", "default"])
+def test_heads_of_an_open_clip_config(tokenizer, tmp_path, text):
+    wide = wide_model(text_heads=8)
+    folder = tmp_path / "open_clip"
+    folder.mkdir()
+    save_file(wide.state_dict(), folder / "open_clip_model.safetensors")
+    facts = {"model_cfg": {"vision_cfg": {"head_width": 80}, "text_cfg": text}}
+    (folder / "open_clip_config.json").write_text(json.dumps(facts))
+    convert(folder, tmp_path / "out", tokenizer=tokenizer)
+    assert_same(wide, tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("image", "text", "heads"),
+    [
+        (384, 256, (6, 4)),  # ViT-S of open_clip
+        (768, 512, (12, 8)),  # ViT-B
+        (896, 640, (14, 10)),  # ViT-B+ of open_clip
+        (1024, 768, (16, 12)),  # ViT-L
+    ],
+)
+def test_heads_are_64_wide_where_all_models_have_it(image, text, heads):
+    assert _heads(Source({}), image, text, None) == heads
+
+
+def test_heads_that_cannot_be_known_are_not_guessed():
+    for width in (100, 1280, 1408, 1664):
+        with pytest.raises(UsageError, match="--heads"):
+            _heads(Source({}), width, 1024, None)
+        assert _heads(Source({}), width, 1280, 4) == (4, 20)
+    with pytest.raises(UsageError, match="text tower of width 1536 has: give the folder"):
+        _heads(Source({}), 1024, 1536, None)
 
 
 def test_what_is_no_clip_is_refused(plain, tmp_path):
@@ -174,6 +241,26 @@ def test_what_is_no_clip_is_refused(plain, tmp_path):
         attempt(lambda state: state.pop("ln_final.bias"))
     with pytest.raises(UsageError, match="ResNet"):
         attempt(lambda state: state.pop("visual.proj"))
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "message"),
+    [
+        ("{", DataError, "no config of open_clip"),
+        ("{}", DataError, "model_cfg"),
+        # The same tensors, but pooled or masked in another way.
+        ({"vision_cfg": {"global_average_pool": True}}, UsageError, "global_average_pool"),
+        ({"vision_cfg": {"pool_type": "avg"}}, UsageError, "pool_type = 'avg'"),
+        ({"text_cfg": {"no_causal_mask": True}}, UsageError, "no_causal_mask"),
+    ],
+)
+def test_an_open_clip_config_of_another_model_is_refused(plain, tmp_path, text, error, message):
+    save_file(plain.state_dict(), tmp_path / "open_clip_model.safetensors")
+    text = text if isinstance(text, str) else json.dumps({"model_cfg": text})
+    (tmp_path / "open_clip_config.json").write_text(text)
+    with pytest.raises(error, match=message):
+        convert(tmp_path, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 

@@ -4,7 +4,7 @@ import json
 
 from huggingface_hub import constants
 
-from shotfit.apps.commands.list_backbones import list_backbones
+from shotfit.apps.commands.list_backbones import KNOWN, list_backbones
 
 
 def test_lists_known_and_cached_models(tmp_path, monkeypatch, capsys):
@@ -21,3 +21,12 @@ def test_lists_known_and_cached_models(tmp_path, monkeypatch, capsys):
     tiny = rows["someone/tiny"]
     assert tiny["cached"]
     assert (tiny["dim"], tiny["patch_size"], tiny["image_size"]) == (24, 8, None)
+
+
+def test_no_name_is_cut_in_80_columns(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setenv("COLUMNS", "80")
+    list_backbones()
+    out = capsys.readouterr().out
+    for name, *_ in KNOWN:
+        assert f"{name} " in out

@@ -30,6 +30,11 @@ def test_numbers_stand_beside_the_docstring(tool):
     assert "2SFS (LayerNorm), printed: base / novel / HM 85.55 / 75.48 / 80.20." in text
 
 
+def test_a_method_says_its_families(tool):
+    for name in ("layernorm", "linear"):
+        assert "- **Families.** clip, siglip.\n" in tool.method_section(name)
+
+
 def test_docstrings_are_taken_apart(tool):
     title, parts = tool.parse_docstring(
         "A thing.\n\nPaper: X et al.,\nICML.\n\nMore.\n\nEquation: a_b `c_d` e*f.\n"

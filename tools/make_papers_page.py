@@ -12,7 +12,7 @@ import re
 import sys
 from pathlib import Path
 
-from shotfit.methods import list_methods
+from shotfit.methods import get_method, list_methods
 from shotfit.paper import PrintedCell, printed_cells
 from shotfit.report.labels import method_label
 
@@ -23,6 +23,7 @@ INTRODUCTION = """\
 # Methods and their papers
 
 Every method of `shotfit list-methods`, from the docstring of its file in `src/shotfit/methods/`.
+"Families" are the models that a method works with, as `shotfit list-backbones` names them.
 "Printed" is the average of the 2SFS paper's tables 1 to 5 (ViT-B/16, 16 shots, eleven datasets).
 What the methods give on the embedded suite is in [comparison.md](comparison.md).
 
@@ -37,10 +38,11 @@ def page() -> str:
 
 
 def method_section(name: str) -> str:
-    """A method's heading, the parts of its docstring, and its printed numbers."""
+    """A method's heading, the parts of its docstring, its families, and its printed numbers."""
     title, parts = parse_docstring(importlib.import_module(f"shotfit.methods.{name}").__doc__ or "")
     lines = [f"## `{name}`", "", title, ""]
     lines += [f"- **{part}.** {parts[part]}" for part in PARTS if part in parts]
+    lines.append(f"- **Families.** {', '.join(get_method(name).families)}.")
     rows = (name, "tip_adapter_f") if name == "tip_adapter" else (name,)
     rows = (*rows, *(f"2sfs_{row}" for row in rows))
     numbers = [line for row in rows for line in printed_lines(row)]

@@ -32,6 +32,19 @@ TOKENIZER_FILES = (
     "tokenizer_config.json",
     "vocab.json",
 )
+# Heads are 64 wide in all of OpenAI's models, and in open_clip's up to these widths; its wider
+# image towers have heads of 80, 88, 104 or 112.
+_WIDEST_OF_64 = {"image": 1024, "text": 1280}
+# What open_clip's configs may say that changes the model and none of its tensors, with the values
+# that are CLIP's as it is here.
+_ANOTHER_MODEL = {
+    "pool_type": ("tok", "argmax"),
+    "global_average_pool": (),
+    "final_ln_after_pool": (),
+    "no_causal_mask": (),
+    "norm_kwargs": (),
+    "act_kwargs": (),
+}
 _OPEN_CLIP_WEIGHTS = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")
 # Shape facts and the causal mask, stored as if they were weights.
 _NOT_WEIGHTS = ("input_resolution", "context_length", "vocab_size", "attn_mask")
@@ -74,6 +87,7 @@ def read_source(path: Path) -> Source:
     """The tensors of an OpenAI archive, a state dict, or an open_clip folder.
 
     Raises:
+        UsageError: for a config of open_clip that no CLIP of transformers can follow.
         DataError: when the file is missing, broken, or holds more than tensors.
     """
     facts: dict[str, Any] = {}
@@ -85,7 +99,7 @@ def read_source(path: Path) -> Source:
                 f"The folder {path} needs open_clip_config.json and {_OPEN_CLIP_WEIGHTS[0]}."
             )
         path = found[0]
-        facts = json.loads(config.read_text(encoding="utf-8"))
+        facts = _read_facts(config)
     if not path.is_file():
         raise DataError(f"There is no file {path}.")
     quick_gelu = bool(facts["model_cfg"].get("quick_gelu", False)) if facts else None
@@ -104,16 +118,18 @@ def convert(
     *,
     tokenizer: Path | None = None,
     quick_gelu: bool | None = None,
+    heads: int | None = None,
 ) -> None:
     """Writes the model at `source` to the folder `destination`, and reads it back to check.
 
     `tokenizer` is a folder with a CLIP tokenizer, which weights do not hold. `quick_gelu` is
     needed for a bare state dict, which does not say its activation: True for OpenAI's models and
-    those trained like them, False for most of LAION's.
+    those trained like them, False for most of LAION's. `heads` is the number of attention heads of
+    the image tower, needed for a bare state dict wider than ViT-L.
 
     Raises:
         UsageError: for a destination in use, a model that is no vision transformer CLIP, or an
-            activation that is nowhere said.
+            activation or a number of heads that is nowhere said.
         DataError: for unreadable files, and tensors left over or missing.
     """
     from transformers import CLIPModel
@@ -130,7 +146,7 @@ def convert(
             f"{source} does not say its activation: give --quick-gelu for OpenAI's models and "
             "those trained like them, or --gelu, as for most of LAION's."
         )
-    config = _config(read, gelu)
+    config = _config(read, gelu, heads)
     state = _rename(read.weights)
     model = CLIPModel(config)
     _check_names(set(model.state_dict()), set(state), source)
@@ -149,6 +165,22 @@ def convert(
     changed = [name for name, value in state.items() if not torch.equal(again[name], value)]
     if changed:
         raise DataError(f"{destination} was not written correctly: {', '.join(changed[:3])}.")
+
+
+def _read_facts(config: Path) -> dict[str, Any]:
+    try:
+        facts = json.loads(config.read_text(encoding="utf-8"))
+        towers = [facts["model_cfg"].get(tower, {}) for tower in ("vision_cfg", "text_cfg")]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataError(f"{config} is no config of open_clip: {error}") from error
+    for tower in towers:
+        for name, value in tower.items():
+            if value and value not in _ANOTHER_MODEL.get(name, (value,)):
+                raise UsageError(
+                    f"This model cannot be converted: {config} has {name} = {value!r}, which the "
+                    "CLIP of transformers does not have."
+                )
+    return facts
 
 
 def _is_torchscript(path: Path) -> bool:
@@ -182,7 +214,7 @@ def _plain_names(weights: dict[str, Tensor]) -> dict[str, Tensor]:
     return plain
 
 
-def _config(source: Source, quick_gelu: bool) -> Any:
+def _config(source: Source, quick_gelu: bool, heads: int | None) -> Any:
     from transformers import CLIPConfig
 
     weights = source.weights
@@ -200,9 +232,7 @@ def _config(source: Source, quick_gelu: bool) -> Any:
             f"This is not a CLIP with a vision transformer ({error} is missing or of another "
             "shape); ResNet, timm and Hugging Face towers cannot be converted."
         ) from error
-    model = source.facts.get("model_cfg", {})
-    heads = width // model.get("vision_cfg", {}).get("head_width", 64)
-    text_heads = model.get("text_cfg", {}).get("heads", text_width // 64)
+    vision_heads, text_heads = _heads(source, width, text_width, heads)
     shared = {"hidden_act": "quick_gelu" if quick_gelu else "gelu", "projection_dim": dim}
     return CLIPConfig(
         vision_config={
@@ -210,7 +240,7 @@ def _config(source: Source, quick_gelu: bool) -> Any:
             "hidden_size": width,
             "intermediate_size": hidden[0],
             "num_hidden_layers": _depth(weights, "visual."),
-            "num_attention_heads": max(heads, 1),
+            "num_attention_heads": vision_heads,
             "image_size": side,
             "patch_size": patch,
         },
@@ -219,7 +249,7 @@ def _config(source: Source, quick_gelu: bool) -> Any:
             "hidden_size": text_width,
             "intermediate_size": hidden[1],
             "num_hidden_layers": _depth(weights, ""),
-            "num_attention_heads": max(text_heads, 1),
+            "num_attention_heads": text_heads,
             "vocab_size": vocabulary,
             "max_position_embeddings": length,
             "bos_token_id": vocabulary - 2,
@@ -227,6 +257,28 @@ def _config(source: Source, quick_gelu: bool) -> Any:
         },
         projection_dim=dim,
     )
+
+
+def _heads(source: Source, width: int, text_width: int, given: int | None) -> tuple[int, int]:
+    """Attention heads of the image and the text tower, which the shape of no tensor tells."""
+    if given is not None and (given < 1 or width % given):
+        raise UsageError(f"An image tower of width {width} cannot have {given} heads.")
+    if source.facts:
+        # What a config leaves out has open_clip's default.
+        model = source.facts["model_cfg"]
+        said = width // model.get("vision_cfg", {}).get("head_width", 64)
+        return given or said, model.get("text_cfg", {}).get("heads", 8)
+    return given or _usual_heads("image", width), _usual_heads("text", text_width)
+
+
+def _usual_heads(tower: str, width: int) -> int:
+    if width % 64 or width > _WIDEST_OF_64[tower]:
+        option = ", or their number with --heads (16 for ViT-H, g and bigG)"
+        raise UsageError(
+            f"The file does not say how many attention heads its {tower} tower of width {width} "
+            f"has: give the folder with open_clip_config.json{option if tower == 'image' else ''}."
+        )
+    return width // 64
 
 
 def _depth(weights: dict[str, Tensor], tower: str) -> int:

@@ -16,6 +16,12 @@ def convert(
         bool | None,
         typer.Option("--quick-gelu/--gelu", help="The activation, where the file does not say."),
     ] = None,
+    heads: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Attention heads of the image tower, where the file does not say."
+        ),
+    ] = None,
 ) -> None:
     """Convert OpenAI or open_clip weights to a folder that ShotFit loads.
 
@@ -23,7 +29,7 @@ def convert(
     """
     from shotfit import convert
 
-    convert.convert(source, destination, tokenizer=tokenizer, quick_gelu=quick_gelu)
+    convert.convert(source, destination, tokenizer=tokenizer, quick_gelu=quick_gelu, heads=heads)
     print(destination)
     if tokenizer is None:
         typer.echo("shotfit: no --tokenizer given: add CLIP's tokenizer files to use it.", err=True)

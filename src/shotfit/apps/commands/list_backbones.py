@@ -39,7 +39,10 @@ def list_backbones(
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("backbone", "family", "image", "patch", "dim", "here")
+    # Names are there to be copied: never cut, and those of the list whole in 80 columns.
+    headers = ("backbone", "family", "image", "patch", "dim", "here")
+    table = Table(*headers, show_edge=False, pad_edge=False)
+    table.columns[0].overflow = "fold"
     for row in rows:
         facts = (row[key] for key in ("family", "image_size", "patch_size", "dim"))
         where = "embedded" if row["embedded"] else "cached" if row["cached"] else ""

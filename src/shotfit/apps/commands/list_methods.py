@@ -9,7 +9,7 @@ import typer
 def list_methods(
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
-    """Every adaptation method, with what it is and what it can do."""
+    """Every adaptation method, with what it is, what it can do, and the models it works with."""
     from shotfit import methods
 
     rows = []
@@ -32,12 +32,15 @@ def list_methods(
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("method", "what it does", "unseen classes", "first stage")
+    # Narrow headers leave the room to what it does.
+    table = Table("method", "what it does", "unseen\nclasses", "first\nstage")
+    table.add_column("families", no_wrap=True)
     for row in rows:
         table.add_row(
             row["name"],
             row["summary"],
             "yes" if row["unseen_classes"] else "no",
             "yes" if row["first_stage"] else "no",
+            ", ".join(row["families"]),
         )
     Console().print(table)

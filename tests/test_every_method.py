@@ -6,6 +6,7 @@ import pytest
 
 from shotfit.data.sources.demo import load
 from shotfit.methods import get_method, list_methods
+from shotfit.recipe import FORMS
 
 QUICK = ["--shots", "2", "--iters-per-shot", "2", "--budget", "shared", "--quiet"]
 
@@ -18,7 +19,7 @@ def picture(tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize("name", list_methods())
+@pytest.mark.parametrize("name", [*list_methods(), *FORMS])
 def test_fit_then_unseen_names(shotfit, checkpoint, picture, tmp_path, name):
     folder = tmp_path / name
     code, _, err = shotfit(
@@ -29,7 +30,7 @@ def test_fit_then_unseen_names(shotfit, checkpoint, picture, tmp_path, name):
     assert code == 0, err
     assert len(json.loads(out)["answers"]) == 1
     code, out, err = shotfit("predict", folder, picture, "--classes", "zebra,lion", "--quiet")
-    if get_method(name).open_vocabulary:
+    if get_method(FORMS[name].method if name in FORMS else name).open_vocabulary:
         assert code == 0 and ("zebra" in out or "lion" in out)
     else:
         assert code == 2 and "cannot score classes" in err and "zebra" in err

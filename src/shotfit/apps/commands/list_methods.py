@@ -11,16 +11,23 @@ def list_methods(
 ) -> None:
     """Every adaptation method, with what it is, what it can do, and the models it works with."""
     from shotfit import methods
+    from shotfit.recipe import FORMS
 
     rows = []
-    for name in methods.list_methods():
-        method = methods.get_method(name)
+    for name in sorted([*methods.list_methods(), *FORMS]):
+        form = FORMS.get(name)
+        method = methods.get_method(form.method if form else name)
         summary = (method.__doc__ or "").strip()
         module_doc = __import__(method.__module__, fromlist=["_"]).__doc__ or ""
+        options = (
+            " ".join(f"-o {key}={value}" for key, value in form.options.items()) if form else ""
+        )
         rows.append(
             {
                 "name": name,
-                "summary": module_doc.strip().split("\n")[0] or summary,
+                "summary": f"{form.method} {options}"
+                if form
+                else module_doc.strip().split("\n")[0] or summary,
                 "unseen_classes": method.open_vocabulary,
                 "first_stage": method.first_stage,
                 "families": list(method.families),

@@ -45,3 +45,13 @@ def test_bad_pairs_of_stages_and_long_names_say_so(shotfit, checkpoint, tmp_path
     code, _, err = shotfit("fit", "digits", "--template", template, *common)
     assert code == 3 and "tokens" in err
     assert not (tmp_path / "model").exists()
+
+
+def test_a_class_bound_method_says_why_novel_classes_have_no_number(shotfit, checkpoint, tmp_path):
+    for method, bound in (("taskres", True), ("zero_shot", False)):
+        common = ["--backbone", checkpoint, "--out", tmp_path / method, *QUICK]
+        code, out, err = shotfit(
+            "fit", "digits", "--setting", "base-to-novel", "--method", method, *common
+        )
+        assert code == 0, err
+        assert ("Novel classes are not scored" in out) == bound

@@ -95,3 +95,5 @@ def show_metrics(metrics: dict[str, float]) -> None:
         if key in metrics:
             table.add_row(name, f"{metrics[key]:.2f}")
     Console().print(table)
+    if set(metrics) == {"base"}:
+        print("Novel classes are not scored: the method is bound to those it was trained on.")

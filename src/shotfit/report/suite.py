@@ -30,7 +30,11 @@ def suite_report(records: Sequence[Record]) -> Report:
         if group[0].fact("setting") == "base_to_novel":
             panels.append(_averages(group, tasks, heading))
         panels.append(_by_task(group, tasks, heading))
-    notes = (SPREAD, "Joint: base and novel classes in one label space, all images.")
+    notes = (
+        SPREAD,
+        "Joint: base and novel classes in one label space, all images.",
+        "Base alone: a method that is bound to its trained classes cannot score novel ones.",
+    )
     empty = ("No finished record of the embedded suite; `shotfit reproduce suite` plans the runs.",)
     return Report("suite", "The embedded suite", tuple(panels), notes if panels else empty)
 

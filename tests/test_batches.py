@@ -5,6 +5,7 @@ import itertools
 import random
 import threading
 import time
+import weakref
 
 import numpy as np
 import pytest
@@ -95,6 +96,26 @@ def test_the_budget_of_memory_is_kept_and_what_is_kept_is_not_decoded_again(
     next(images.batches(7))
     # One look at the first image tells whether threads are worth their while.
     assert len(opened) - 7 in (7 - kept, 7 - kept + 1)
+
+
+def test_no_more_images_are_decoded_at_a_time_than_there_are_threads(monkeypatch):
+    alive, peak = [], []
+
+    def counted(*args, **options):
+        image = open_image(*args, **options)
+        alive.append(1)
+        peak.append(len(alive))
+        weakref.finalize(image, alive.pop)
+        return image
+
+    monkeypatch.setattr("shotfit.data.loading.open_image", counted)
+    with support(Loading(memory=0, workers=2), photos(24)) as images:
+        images.decode()
+        next(images.batches(24))
+        assert len(list(images.augmented_once())) == 1
+    assert len(peak) >= 3 * 24
+    assert max(peak) <= 2
+    assert not alive
 
 
 def test_a_spoilt_image_is_named_before_training():

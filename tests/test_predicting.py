@@ -295,7 +295,9 @@ def test_8_bits_are_as_close_as_8_bits_can_be():
         assert torch.allclose(exact, whole(tokens), rtol=1e-6)
 
 
-def test_quantize_replaces_the_plain_layers_of_the_image_tower(checkpoint, images, tmp_path):
+def test_quantize_replaces_the_plain_layers_of_the_image_tower(
+    checkpoint, images, tmp_path, monkeypatch
+):
     recipe = Recipe((Stage("lora", training={"iterations": 1}),))
     classifier = FewShotClassifier(str(checkpoint), recipe).fit(shapes_dataset(4), shots=1)
     expected = classifier.predict_proba(images)
@@ -310,6 +312,9 @@ def test_quantize_replaces_the_plain_layers_of_the_image_tower(checkpoint, image
     assert np.abs(found - expected).max() < 0.05
     with pytest.raises(UsageError, match="save it before"):
         again.save_pretrained(tmp_path / "again")
+    monkeypatch.setattr("shotfit.archive.push", lambda *_, **__: pytest.fail("it was uploaded"))
+    with pytest.raises(UsageError, match="save it before"):
+        again.push_to_hub("someone/pets")
 
 
 def test_8_bits_are_for_the_processor(model):

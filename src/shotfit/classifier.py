@@ -282,11 +282,6 @@ class FewShotClassifier:
             DataError: when the folder exists and is not a saved classifier.
             UsageError: after `quantize`, which leaves nothing exact to save.
         """
-        if self._int8:
-            raise UsageError(
-                "This classifier has been rounded to 8 bits: save it before, and quantize what "
-                "from_pretrained reads."
-            )
         return archive.save(self._fitted(), Path(folder))
 
     @classmethod
@@ -317,7 +312,11 @@ class FewShotClassifier:
         return classifier.quantize() if int8 else classifier
 
     def push_to_hub(self, repository: str, *, private: bool = False) -> str:
-        """Uploads the saved folder to a Hugging Face model repository and returns its address."""
+        """Uploads the saved folder to a Hugging Face model repository and returns its address.
+
+        Raises:
+            UsageError: after `quantize`, which leaves nothing exact to save.
+        """
         return archive.push(self._fitted(), repository, private=private)
 
     @torch.no_grad()
@@ -329,6 +328,12 @@ class FewShotClassifier:
         return self._everything
 
     def _fitted(self) -> archive.Fitted:
+        """What is saved or uploaded; of rounded layers nothing could be loaded again."""
+        if self._int8:
+            raise UsageError(
+                "This classifier has been rounded to 8 bits: save it before, and quantize what "
+                "from_pretrained reads."
+            )
         method, embeds = self.method, self.embedded_names()
         tensors = {"weight": embeds.weight, "views": embeds.views}
         return archive.Fitted(

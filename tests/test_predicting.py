@@ -340,6 +340,20 @@ def test_ray_that_is_not_there(shotfit, model, images):
     assert code == 2
 
 
+def test_a_replica_without_a_gpu_of_its_own_leaves_it_alone(model, images, monkeypatch):
+    found = []
+
+    def rows_on_ray(*_, device, **__):
+        found.append(device)
+        yield []
+
+    monkeypatch.setattr("shotfit.apps.predicting_on_ray.rows_on_ray", rows_on_ray)
+    for gpus, wish in ((0, None), (0.5, None), (0, "cuda")):
+        options = {"total": 12, "device": wish, "ray": RayOptions(gpus=gpus), "quiet": True}
+        list(predicting.predictions(Question(str(model)), [str(images)], **options))
+    assert found == ["cpu", None, "cuda"]
+
+
 def replicas() -> list[int]:
     """Ray actors with a classifier below this process."""
     found = []

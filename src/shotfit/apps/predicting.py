@@ -86,7 +86,9 @@ def predictions(
     else:
         from shotfit.apps.predicting_on_ray import rows_on_ray
 
-        batches = rows_on_ray(question, images, ray, batch_size=batch_size, device=device)
+        batches = rows_on_ray(
+            question, images, ray, batch_size=batch_size, device=ray.device(device)
+        )
     done, broken = skip, 0
     with contextlib.closing(batches), _progress(total, skip, quiet) as show:
         for rows in batches:

@@ -15,7 +15,7 @@ from PIL import Image
 from torch import nn
 
 from shotfit.apps import cli, predicting
-from shotfit.apps.answering import Question
+from shotfit.apps.answering import Answerer, Question
 from shotfit.apps.prediction_file import PredictionFile
 from shotfit.archive import CLASSES, CONFIG, _checksum
 from shotfit.backbone import Backbone
@@ -132,6 +132,28 @@ def test_stale_class_embeddings_are_left_alone(model, images, tmp_path):
             (folder / CONFIG).write_text(json.dumps(settings))
         found = FewShotClassifier.from_pretrained(folder).predict_proba(images)
         assert np.allclose(found, expected, atol=1e-6)
+
+
+def test_names_to_choose_among_are_embedded_once_for_any_number_of_blocks(
+    model, images, monkeypatch
+):
+    embedded = []
+    original = Backbone.encode_text
+    monkeypatch.setattr(
+        Backbone,
+        "encode_text",
+        lambda self, texts, *rest: embedded.append(len(texts)) or original(self, texts, *rest),
+    )
+    answerer = Answerer(Question(str(model), ("purple", "red", "orange"), top=9), batch_size=4)
+    rows = [
+        row for _ in range(3) for batch in answerer.rows(find_images([images])) for row in batch
+    ]
+    assert embedded == [2], "a trained name is a row"
+    assert len(rows) == 3 * 12
+    probabilities = answerer.classifier.predict_proba(images, ["purple", "red", "orange"])
+    best = {answer["class"]: answer["probability"] for answer in rows[0]["answers"]}
+    expected = dict(zip(("purple", "red", "orange"), probabilities[0].tolist(), strict=True))
+    assert best == pytest.approx(expected, abs=1e-5)
 
 
 # Files of predictions

@@ -237,15 +237,33 @@ class FewShotClassifier:
 
         With `draft`, large JPEGs are decoded at a fraction of their size.
         """
-        if classnames is None:
-            classes = self._class_embeddings()
-        else:
-            check_names(classnames)
-            with torch.no_grad():
-                classes = self.method.encode_classes(classnames)
+        classes = self.encode_classes(classnames)
         return score(
             self.method, classes, images, batch_size=batch_size, draft=draft, loading=loading
         )
+
+    @torch.no_grad()
+    def encode_classes(self, classnames: Sequence[str] | None = None) -> ClassEmbeddings:
+        """The classes that images are compared with: `classnames`, or else `classes`, which are
+        embedded once until they change.
+
+        Raises:
+            DataError: for an empty name or one that is too long.
+        """
+        if classnames is not None:
+            check_names(classnames)
+            return self.method.encode_classes(classnames)
+        if self._classes is None:
+            everything = self.embedded_names()
+            kept = torch.tensor(self._kept, device=everything.weight.device)
+            views = everything.views
+            self._classes = ClassEmbeddings(
+                names=self.classes,
+                weight=everything.weight[kept],
+                rows=tuple(everything.rows[index] for index in self._kept),
+                views=None if views is None else views[:, kept],
+            )
+        return self._classes
 
     def evaluate(self, data: str | Path | Dataset) -> dict[str, float]:
         """Accuracy in percent on a dataset's test images (its training images without any).
@@ -357,20 +375,6 @@ class FewShotClassifier:
                 fitted.embeds["weight"].to(device),
                 None if views is None else views.to(device),
             )
-
-    def _class_embeddings(self) -> ClassEmbeddings:
-        """The embeddings of `classes`, computed once until these change."""
-        if self._classes is None:
-            everything = self.embedded_names()
-            kept = torch.tensor(self._kept, device=everything.weight.device)
-            views = everything.views
-            self._classes = ClassEmbeddings(
-                names=self.classes,
-                weight=everything.weight[kept],
-                rows=tuple(everything.rows[index] for index in self._kept),
-                views=None if views is None else views[:, kept],
-            )
-        return self._classes
 
     def _expand(self, images: Images) -> tuple[list[ImageSource], bool]:
         """The single images that are meant, and whether one image was given as such."""

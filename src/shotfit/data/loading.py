@@ -182,7 +182,9 @@ class SupportSet:
 
     def _ahead(self, make: Callable[[random.Random], Iterator[Batch]]) -> Iterator[Batch]:
         """What `make` makes of the random stream, ahead of its use where that is worth it."""
-        if len(self) == 0 or _tiny(self._size(0)) or not self.loading.prefetch:
+        # One large image is enough. A search, so that without `decode` it ends at the first one.
+        large = (not _tiny(self._size(index)) for index in range(len(self)))
+        if not self.loading.prefetch or not any(large):
             yield from make(self.stream)
             return
         stream = random.Random()
@@ -260,7 +262,8 @@ class SupportSet:
 @dataclass(frozen=True)
 class Prepared:
     """A batch for a model to answer: `pixels` (B, 3, size, size) of the images that can be read,
-    in order, and the errors of the others by their place in `images`."""
+    in order, and the errors of the others by their place in `images`. `tiny` as long as no image
+    has been large so far; one that cannot be read might have been."""
 
     images: list[ImageSource]
     pixels: Tensor
@@ -286,11 +289,13 @@ def prepared_batches(
     enough = draft_side(spec) if draft else None
     with _pool(loading) as pool:
         made = _prepare(iter(images), spec, batch_size, enough, loading, pool)
-        first = next(made, None)
-        if first is None:
+        for batch in made:
+            yield batch
+            if not batch.tiny:
+                break
+        else:
             return
-        yield first
-        with contextlib.closing(ahead(made, 0 if first.tiny else loading.prefetch)) as rest:
+        with contextlib.closing(ahead(made, loading.prefetch)) as rest:
             yield from rest
 
 
@@ -346,14 +351,15 @@ def _prepare(
         try:
             image = open_image(*named, enough=enough)
         except DataError as error:
-            return error, True
+            return error, False
         return prepare(image, spec), _tiny(image.size)
 
-    tiny = False
+    run: Callable = pool.map
+    tiny = True
     while named := list(islice(images, batch_size)):
-        run: Callable = map if tiny else pool.map
         loaded = list(run(load, named))
-        tiny = all(small for _, small in loaded)
+        tiny = tiny and all(small for _, small in loaded)
+        run = map if tiny else pool.map
         found = [item for item, _ in loaded if not isinstance(item, DataError)]
         yield Prepared(
             images=[image for image, _ in named],

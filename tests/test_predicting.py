@@ -260,6 +260,27 @@ def test_names_that_are_no_unicode_survive(tmp_path):
     assert "日本" in path.read_text()
 
 
+@pytest.mark.skipif(sys.platform in ("darwin", "win32"), reason="file names are Unicode there")
+def test_names_that_are_no_unicode_are_printed_and_tabled(shotfit, model, images, tmp_path):
+    table = tmp_path / "rows.parquet"
+    names = [str(images / os.fsdecode(name)) for name in (b"caf\xe9.png", b"caf\xea.png")]
+    os.rename(images / "1" / "01.png", names[0])
+    Path(names[1]).write_text("no image")
+    code, out, _ = shotfit("predict", model, images, "--skip-broken", "--json")
+    assert code == 0
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert [row["image"] for row in rows[-2:]] == names, "JSON's own escape loses nothing"
+    assert names[1] in rows[-1]["error"]
+    code, out, _ = shotfit("predict", model, images, "--skip-broken")
+    assert code == 0
+    assert "caf\\udce9.png: " in out
+    parquet = pytest.importorskip("pyarrow.parquet")
+    assert shotfit("predict", model, images, "--skip-broken", "--out", table)[0] == 0
+    last = parquet.read_table(table).to_pylist()[-1]
+    assert last["image"].endswith("caf\\udcea.png")
+    assert last["image"] in last["error"]
+
+
 def test_parquet_without_pyarrow_is_said_before_anything_is_done(
     shotfit, model, images, tmp_path, monkeypatch
 ):
@@ -408,6 +429,7 @@ def test_on_ray_rows_are_the_same_and_a_lost_replica_is_survived(model, tmp_path
         (tmp_path / "photos").mkdir(exist_ok=True)
         image.save(tmp_path / "photos" / f"{number:03d}.jpg")
     (tmp_path / "photos" / "007.jpg").write_text("no image")
+    (tmp_path / "photos" / "009.jpg").rename(tmp_path / "photos" / os.fsdecode(b"caf\xe9.jpg"))
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
     question, places = Question(str(model), ("red", "purple")), ["photos"]
     options = {"total": 160, "batch_size": 2, "skip": 1, "skip_broken": True, "quiet": True}

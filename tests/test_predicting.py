@@ -1,11 +1,13 @@
 """Predictions of many images: found, streamed, interrupted and resumed, in 8 bits, on Ray."""
 
+import contextlib
 import json
 import os
 import signal
 import sys
 import threading
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ from conftest import make_backbone, shapes_dataset
 from PIL import Image
 from torch import nn
 
-from shotfit.apps import cli, predicting
+from shotfit.apps import cli, predicting, predicting_on_ray
 from shotfit.apps.answering import Answerer, Question
 from shotfit.apps.prediction_file import PredictionFile
 from shotfit.archive import CLASSES, CONFIG, _checksum
@@ -397,6 +399,27 @@ def test_a_replica_without_a_gpu_of_its_own_leaves_it_alone(model, images, monke
     assert found == ["cpu", None, "cuda"]
 
 
+def test_names_are_handed_to_ray_a_part_at_a_time(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray.data", MagicMock())
+    asked, handed = [], []
+
+    def answered(data, question, names, *_):
+        handed.append((list(names), len(asked)))
+        yield [{"image": name} for name in names]
+
+    monkeypatch.setattr(predicting_on_ray, "NAMES", 100)
+    monkeypatch.setattr(predicting_on_ray, "connected", contextlib.nullcontext)
+    monkeypatch.setattr(predicting_on_ray, "slots", lambda *_: 1)
+    monkeypatch.setattr(predicting_on_ray, "_answered", answered)
+    names = [f"{number}.png" for number in range(250)]
+    images = (asked.append(name) or name for name in names)
+    rows = predicting_on_ray.rows_on_ray(
+        Question("pets"), images, RayOptions(), batch_size=8, device=None
+    )
+    assert [row["image"] for part in rows for row in part] == names
+    assert [(len(part), taken) for part, taken in handed] == [(100, 100), (100, 200), (50, 250)]
+
+
 def replicas() -> list[int]:
     """Ray actors with a classifier below this process."""
     found = []
@@ -431,6 +454,7 @@ def test_on_ray_rows_are_the_same_and_a_lost_replica_is_survived(model, tmp_path
     (tmp_path / "photos" / "007.jpg").write_text("no image")
     (tmp_path / "photos" / "009.jpg").rename(tmp_path / "photos" / os.fsdecode(b"caf\xe9.jpg"))
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    monkeypatch.setattr(predicting_on_ray, "NAMES", 100)
     question, places = Question(str(model), ("red", "purple")), ["photos"]
     options = {"total": 160, "batch_size": 2, "skip": 1, "skip_broken": True, "quiet": True}
     expected = [row for rows in predicting.predictions(question, places, **options) for row in rows]

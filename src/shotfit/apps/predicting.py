@@ -32,7 +32,7 @@ class Show(Protocol):
 
 
 def survey(places: Sequence[str]) -> tuple[int, str]:
-    """The number of images and a digest of their names, in constant memory.
+    """The number of images and a digest of their names, which are not kept.
 
     Raises:
         DataError: for a folder or pattern without images.

@@ -5,6 +5,7 @@ import itertools
 import random
 import threading
 import time
+import weakref
 
 import numpy as np
 import pytest
@@ -93,8 +94,27 @@ def test_the_budget_of_memory_is_kept_and_what_is_kept_is_not_decoded_again(
     assert len(opened) == 7
     assert images.kept_bytes == kept * 200 * 150 * 4 <= memory
     next(images.batches(7))
-    # One look at the first image tells whether threads are worth their while.
-    assert len(opened) - 7 in (7 - kept, 7 - kept + 1)
+    assert len(opened) - 7 == 7 - kept
+
+
+def test_no_more_images_are_decoded_at_a_time_than_there_are_threads(monkeypatch):
+    alive, peak = [], []
+
+    def counted(*args, **options):
+        image = open_image(*args, **options)
+        alive.append(1)
+        peak.append(len(alive))
+        weakref.finalize(image, alive.pop)
+        return image
+
+    monkeypatch.setattr("shotfit.data.loading.open_image", counted)
+    with support(Loading(memory=0, workers=2), photos(24)) as images:
+        images.decode()
+        next(images.batches(24))
+        assert len(list(images.augmented_once())) == 1
+    assert len(peak) >= 3 * 24
+    assert max(peak) <= 2
+    assert not alive
 
 
 def test_a_spoilt_image_is_named_before_training():
@@ -133,6 +153,45 @@ def test_tiny_images_need_no_thread(task):
         next(batches)
         next(batches)
         assert not ours("ahead")
+
+
+@pytest.mark.parametrize("large", [0, 4])
+def test_one_large_image_among_tiny_ones_is_worth_a_thread(large):
+    sizes = [(200, 150) if number == large else (40, 30) for number in range(6)]
+    examples = [Example(f"{n}.jpg", 0, photo(n, size)) for n, size in enumerate(sizes)]
+    split = Split(("red",), tuple(examples))
+    plain = support(Loading(prefetch=0), split)
+    with support(Loading(prefetch=2), split) as images:
+        batches = images.batches(2)
+        assert equal(next(batches), next(plain.batches(2)))
+        assert ours("ahead")
+        assert images.stream.getstate() == plain.stream.getstate()
+        batches.close()
+
+
+@pytest.mark.parametrize("first", [photo(0, (40, 30)), b"no image"])
+def test_what_comes_first_in_a_folder_does_not_decide_for_the_rest(first):
+    images = ((photo(n) if n >= 6 else first, f"{n}.jpg") for n in range(1000))
+    batches = prepared_batches(images, SPEC, 3, loading=Loading(workers=2, prefetch=2))
+    found = list(itertools.islice(batches, 4))
+    assert ours("ahead")
+    assert [len(batch.images) for batch in found] == [3, 3, 3, 3]
+    assert torch.equal(found[2].pixels[1], torch.from_numpy(prepare(open_image(photo(7)), SPEC)))
+    batches.close()
+    assert not ours("ahead")
+
+
+def test_a_folder_of_tiny_images_is_prepared_where_it_is_asked_for(monkeypatch):
+    where = set()
+    monkeypatch.setattr(
+        "shotfit.data.loading.open_image",
+        lambda *a, **k: where.add((a[1], threading.current_thread().name)) or open_image(*a, **k),
+    )
+    images = ((photo(0, (40, 30)), f"{number}") for number in range(9))
+    for _ in prepared_batches(images, SPEC, 3, loading=Loading(prefetch=2)):
+        assert not ours("ahead")
+    inline = {name for name, thread in where if not thread.startswith("shotfit")}
+    assert inline == {str(number) for number in range(3, 9)}, "all but the first batch"
 
 
 def test_ahead_keeps_order_works_ahead_and_passes_errors_on():

@@ -1,11 +1,13 @@
 """Predictions of many images: found, streamed, interrupted and resumed, in 8 bits, on Ray."""
 
+import contextlib
 import json
 import os
 import signal
 import sys
 import threading
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -14,8 +16,8 @@ from conftest import make_backbone, shapes_dataset
 from PIL import Image
 from torch import nn
 
-from shotfit.apps import cli, predicting
-from shotfit.apps.answering import Question
+from shotfit.apps import cli, predicting, predicting_on_ray
+from shotfit.apps.answering import Answerer, Question
 from shotfit.apps.prediction_file import PredictionFile
 from shotfit.archive import CLASSES, CONFIG, _checksum
 from shotfit.backbone import Backbone
@@ -134,6 +136,28 @@ def test_stale_class_embeddings_are_left_alone(model, images, tmp_path):
         assert np.allclose(found, expected, atol=1e-6)
 
 
+def test_names_to_choose_among_are_embedded_once_for_any_number_of_blocks(
+    model, images, monkeypatch
+):
+    embedded = []
+    original = Backbone.encode_text
+    monkeypatch.setattr(
+        Backbone,
+        "encode_text",
+        lambda self, texts, *rest: embedded.append(len(texts)) or original(self, texts, *rest),
+    )
+    answerer = Answerer(Question(str(model), ("purple", "red", "orange"), top=9), batch_size=4)
+    rows = [
+        row for _ in range(3) for batch in answerer.rows(find_images([images])) for row in batch
+    ]
+    assert embedded == [2], "a trained name is a row"
+    assert len(rows) == 3 * 12
+    probabilities = answerer.classifier.predict_proba(images, ["purple", "red", "orange"])
+    best = {answer["class"]: answer["probability"] for answer in rows[0]["answers"]}
+    expected = dict(zip(("purple", "red", "orange"), probabilities[0].tolist(), strict=True))
+    assert best == pytest.approx(expected, abs=1e-5)
+
+
 # Files of predictions
 
 
@@ -238,6 +262,27 @@ def test_names_that_are_no_unicode_survive(tmp_path):
     assert "日本" in path.read_text()
 
 
+@pytest.mark.skipif(sys.platform in ("darwin", "win32"), reason="file names are Unicode there")
+def test_names_that_are_no_unicode_are_printed_and_tabled(shotfit, model, images, tmp_path):
+    table = tmp_path / "rows.parquet"
+    names = [str(images / os.fsdecode(name)) for name in (b"caf\xe9.png", b"caf\xea.png")]
+    os.rename(images / "1" / "01.png", names[0])
+    Path(names[1]).write_text("no image")
+    code, out, _ = shotfit("predict", model, images, "--skip-broken", "--json")
+    assert code == 0
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert [row["image"] for row in rows[-2:]] == names, "JSON's own escape loses nothing"
+    assert names[1] in rows[-1]["error"]
+    code, out, _ = shotfit("predict", model, images, "--skip-broken")
+    assert code == 0
+    assert "caf\\udce9.png: " in out
+    parquet = pytest.importorskip("pyarrow.parquet")
+    assert shotfit("predict", model, images, "--skip-broken", "--out", table)[0] == 0
+    last = parquet.read_table(table).to_pylist()[-1]
+    assert last["image"].endswith("caf\\udcea.png")
+    assert last["image"] in last["error"]
+
+
 def test_parquet_without_pyarrow_is_said_before_anything_is_done(
     shotfit, model, images, tmp_path, monkeypatch
 ):
@@ -295,7 +340,9 @@ def test_8_bits_are_as_close_as_8_bits_can_be():
         assert torch.allclose(exact, whole(tokens), rtol=1e-6)
 
 
-def test_quantize_replaces_the_plain_layers_of_the_image_tower(checkpoint, images, tmp_path):
+def test_quantize_replaces_the_plain_layers_of_the_image_tower(
+    checkpoint, images, tmp_path, monkeypatch
+):
     recipe = Recipe((Stage("lora", training={"iterations": 1}),))
     classifier = FewShotClassifier(str(checkpoint), recipe).fit(shapes_dataset(4), shots=1)
     expected = classifier.predict_proba(images)
@@ -310,6 +357,9 @@ def test_quantize_replaces_the_plain_layers_of_the_image_tower(checkpoint, image
     assert np.abs(found - expected).max() < 0.05
     with pytest.raises(UsageError, match="save it before"):
         again.save_pretrained(tmp_path / "again")
+    monkeypatch.setattr("shotfit.archive.push", lambda *_, **__: pytest.fail("it was uploaded"))
+    with pytest.raises(UsageError, match="save it before"):
+        again.push_to_hub("someone/pets")
 
 
 def test_8_bits_are_for_the_processor(model):
@@ -333,6 +383,41 @@ def test_ray_that_is_not_there(shotfit, model, images):
     assert "No Ray cluster can be reached" in err
     code, _, err = shotfit("predict", model, images, "--ray", "somewhere")
     assert code == 2
+
+
+def test_a_replica_without_a_gpu_of_its_own_leaves_it_alone(model, images, monkeypatch):
+    found = []
+
+    def rows_on_ray(*_, device, **__):
+        found.append(device)
+        yield []
+
+    monkeypatch.setattr("shotfit.apps.predicting_on_ray.rows_on_ray", rows_on_ray)
+    for gpus, wish in ((0, None), (0.5, None), (0, "cuda")):
+        options = {"total": 12, "device": wish, "ray": RayOptions(gpus=gpus), "quiet": True}
+        list(predicting.predictions(Question(str(model)), [str(images)], **options))
+    assert found == ["cpu", None, "cuda"]
+
+
+def test_names_are_handed_to_ray_a_part_at_a_time(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray.data", MagicMock())
+    asked, handed = [], []
+
+    def answered(data, question, names, *_):
+        handed.append((list(names), len(asked)))
+        yield [{"image": name} for name in names]
+
+    monkeypatch.setattr(predicting_on_ray, "NAMES", 100)
+    monkeypatch.setattr(predicting_on_ray, "connected", contextlib.nullcontext)
+    monkeypatch.setattr(predicting_on_ray, "slots", lambda *_: 1)
+    monkeypatch.setattr(predicting_on_ray, "_answered", answered)
+    names = [f"{number}.png" for number in range(250)]
+    images = (asked.append(name) or name for name in names)
+    rows = predicting_on_ray.rows_on_ray(
+        Question("pets"), images, RayOptions(), batch_size=8, device=None
+    )
+    assert [row["image"] for part in rows for row in part] == names
+    assert [(len(part), taken) for part, taken in handed] == [(100, 100), (100, 200), (50, 250)]
 
 
 def replicas() -> list[int]:
@@ -367,7 +452,9 @@ def test_on_ray_rows_are_the_same_and_a_lost_replica_is_survived(model, tmp_path
         (tmp_path / "photos").mkdir(exist_ok=True)
         image.save(tmp_path / "photos" / f"{number:03d}.jpg")
     (tmp_path / "photos" / "007.jpg").write_text("no image")
+    (tmp_path / "photos" / "009.jpg").rename(tmp_path / "photos" / os.fsdecode(b"caf\xe9.jpg"))
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    monkeypatch.setattr(predicting_on_ray, "NAMES", 100)
     question, places = Question(str(model), ("red", "purple")), ["photos"]
     options = {"total": 160, "batch_size": 2, "skip": 1, "skip_broken": True, "quiet": True}
     expected = [row for rows in predicting.predictions(question, places, **options) for row in rows]

@@ -255,6 +255,21 @@ def test_an_unreachable_cluster_is_an_error_within_seconds(grid, tmp_path):
         list(run_all(grid, tmp_path, executor="ray", ray=RayOptions("somewhere")))
 
 
+@pytest.mark.parametrize(
+    ("gpus", "wish", "device"),
+    [(0, None, "cpu"), (0.5, None, None), (0, "cuda", "cuda"), (1, "cpu", "cpu")],
+)
+def test_a_worker_on_ray_without_a_gpu_of_its_own_leaves_it_alone(
+    grid, tmp_path, monkeypatch, gpus, wish, device
+):
+    works = []
+    monkeypatch.setattr(
+        "shotfit.sweep.run_on_ray", lambda runs, work, *_: works.append(work) or iter([])
+    )
+    list(run_all(grid, tmp_path, executor="ray", device=wish, ray=RayOptions(gpus=gpus)))
+    assert works[0].keywords["device"] == device
+
+
 @pytest.mark.slow
 def test_a_grid_survives_the_loss_of_a_node(grid, checkpoint, tmp_path):
     pytest.importorskip("ray")

@@ -237,15 +237,33 @@ class FewShotClassifier:
 
         With `draft`, large JPEGs are decoded at a fraction of their size.
         """
-        if classnames is None:
-            classes = self._class_embeddings()
-        else:
-            check_names(classnames)
-            with torch.no_grad():
-                classes = self.method.encode_classes(classnames)
+        classes = self.encode_classes(classnames)
         return score(
             self.method, classes, images, batch_size=batch_size, draft=draft, loading=loading
         )
+
+    @torch.no_grad()
+    def encode_classes(self, classnames: Sequence[str] | None = None) -> ClassEmbeddings:
+        """The classes that images are compared with: `classnames`, or else `classes`, which are
+        embedded once until they change.
+
+        Raises:
+            DataError: for an empty name or one that is too long.
+        """
+        if classnames is not None:
+            check_names(classnames)
+            return self.method.encode_classes(classnames)
+        if self._classes is None:
+            everything = self.embedded_names()
+            kept = torch.tensor(self._kept, device=everything.weight.device)
+            views = everything.views
+            self._classes = ClassEmbeddings(
+                names=self.classes,
+                weight=everything.weight[kept],
+                rows=tuple(everything.rows[index] for index in self._kept),
+                views=None if views is None else views[:, kept],
+            )
+        return self._classes
 
     def evaluate(self, data: str | Path | Dataset) -> dict[str, float]:
         """Accuracy in percent on a dataset's test images (its training images without any).
@@ -282,11 +300,6 @@ class FewShotClassifier:
             DataError: when the folder exists and is not a saved classifier.
             UsageError: after `quantize`, which leaves nothing exact to save.
         """
-        if self._int8:
-            raise UsageError(
-                "This classifier has been rounded to 8 bits: save it before, and quantize what "
-                "from_pretrained reads."
-            )
         return archive.save(self._fitted(), Path(folder))
 
     @classmethod
@@ -317,7 +330,11 @@ class FewShotClassifier:
         return classifier.quantize() if int8 else classifier
 
     def push_to_hub(self, repository: str, *, private: bool = False) -> str:
-        """Uploads the saved folder to a Hugging Face model repository and returns its address."""
+        """Uploads the saved folder to a Hugging Face model repository and returns its address.
+
+        Raises:
+            UsageError: after `quantize`, which leaves nothing exact to save.
+        """
         return archive.push(self._fitted(), repository, private=private)
 
     @torch.no_grad()
@@ -329,6 +346,12 @@ class FewShotClassifier:
         return self._everything
 
     def _fitted(self) -> archive.Fitted:
+        """What is saved or uploaded; of rounded layers nothing could be loaded again."""
+        if self._int8:
+            raise UsageError(
+                "This classifier has been rounded to 8 bits: save it before, and quantize what "
+                "from_pretrained reads."
+            )
         method, embeds = self.method, self.embedded_names()
         tensors = {"weight": embeds.weight, "views": embeds.views}
         return archive.Fitted(
@@ -352,20 +375,6 @@ class FewShotClassifier:
                 fitted.embeds["weight"].to(device),
                 None if views is None else views.to(device),
             )
-
-    def _class_embeddings(self) -> ClassEmbeddings:
-        """The embeddings of `classes`, computed once until these change."""
-        if self._classes is None:
-            everything = self.embedded_names()
-            kept = torch.tensor(self._kept, device=everything.weight.device)
-            views = everything.views
-            self._classes = ClassEmbeddings(
-                names=self.classes,
-                weight=everything.weight[kept],
-                rows=tuple(everything.rows[index] for index in self._kept),
-                views=None if views is None else views[:, kept],
-            )
-        return self._classes
 
     def _expand(self, images: Images) -> tuple[list[ImageSource], bool]:
         """The single images that are meant, and whether one image was given as such."""

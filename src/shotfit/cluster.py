@@ -40,6 +40,11 @@ class RayOptions:
     retries: int = 3
     """How often a run is repeated when the worker or machine it ran on is lost."""
 
+    def device(self, wish: str | None) -> str | None:
+        """The device of a worker. Without a GPU of its own and without a wish it is the CPU: Ray
+        does not hide a machine's GPUs from it, and all workers would take the first one."""
+        return wish or (None if self.gpus else "cpu")
+
 
 def run_on_ray(
     experiments: Sequence[Experiment],

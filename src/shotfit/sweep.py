@@ -171,7 +171,9 @@ def run_all(
     whole = sum(left.values())
     work = partial(execute, root=root, device=device)
     if executor == "ray" and pending:
-        events = run_on_ray(pending, work, failed_record, ray or RayOptions())
+        ray = ray or RayOptions()
+        work = partial(execute, root=root, device=ray.device(device))
+        events = run_on_ray(pending, work, failed_record, ray)
     else:
         events = _one_by_one(pending, partial(_isolated, work) if isolate else work)
     started = time.monotonic()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from shotfit.apps.prediction_file import Row
 from shotfit.classifier import FewShotClassifier
 from shotfit.data.loading import Loading
-from shotfit.scoring import Scored
+from shotfit.scoring import Scored, score
 
 
 @dataclass(frozen=True)
@@ -39,14 +39,16 @@ class Answerer:
         self.classifier = FewShotClassifier.from_pretrained(
             question.model, device=device, int8=question.int8
         )
-        self.names = question.classes or self.classifier.classes
+        # Once for all images, though `rows` may be asked for block by block.
+        self.classes = self.classifier.encode_classes(question.classes)
 
     def rows(self, images: Iterator[str]) -> Generator[list[Row], None, None]:
         """Batches of rows in the order of the images; an image that cannot be read has an "error"
         in place of "answers"."""
-        batches = self.classifier.score(
+        batches = score(
+            self.classifier.method,
+            self.classes,
             images,
-            self.question.classes,
             batch_size=self.batch_size,
             draft=self.question.draft,
             loading=self.loading,
@@ -56,7 +58,7 @@ class Answerer:
                 yield list(self._rows(batch))
 
     def _rows(self, batch: Scored) -> Iterator[Row]:
-        count = min(self.question.top, len(self.names))
+        count = min(self.question.top, len(self.classes.names))
         found = batch.logits.softmax(dim=-1).topk(count)
         readable = zip(found.values.tolist(), found.indices.tolist(), strict=True)
         for place, image in enumerate(batch.images):
@@ -65,7 +67,7 @@ class Answerer:
                 continue
             probabilities, chosen = next(readable)
             answers = [
-                {"class": self.names[index], "probability": round(probability, 6)}
+                {"class": self.classes.names[index], "probability": round(probability, 6)}
                 for probability, index in zip(probabilities, chosen, strict=True)
             ]
             yield {"image": str(image), "answers": answers}

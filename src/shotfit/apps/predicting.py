@@ -32,7 +32,7 @@ class Show(Protocol):
 
 
 def survey(places: Sequence[str]) -> tuple[int, str]:
-    """The number of images and a digest of their names, in constant memory.
+    """The number of images and a digest of their names, which are not kept.
 
     Raises:
         DataError: for a folder or pattern without images.
@@ -86,7 +86,9 @@ def predictions(
     else:
         from shotfit.apps.predicting_on_ray import rows_on_ray
 
-        batches = rows_on_ray(question, images, ray, batch_size=batch_size, device=device)
+        batches = rows_on_ray(
+            question, images, ray, batch_size=batch_size, device=ray.device(device)
+        )
     done, broken = skip, 0
     with contextlib.closing(batches), _progress(total, skip, quiet) as show:
         for rows in batches:

@@ -10,8 +10,9 @@ import importlib
 import json
 import logging
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from shotfit.errors import DataError, UsageError
 
 # Images that a replica is given at a time, in batches: enough for its threads to work ahead.
 BATCHES = 4
+# Images whose names Ray and this process hold at a time; new replicas are started for the next.
+NAMES = 1_000_000
 
 
 def rows_on_ray(
@@ -50,37 +53,49 @@ def rows_on_ray(
         context.enable_progress_bars = False
         context.execution_options.preserve_order = True
         logging.getLogger("ray.data").setLevel(logging.ERROR)
-        size = BATCHES * batch_size
-        names = list(images)
-        if not names:
-            return
-        # A block of images is what a replica takes at a time, and what is repeated after a loss.
-        places = [os.path.abspath(os.path.expanduser(name)) for name in names]
-        dataset = data.from_items(places, override_num_blocks=-(-len(places) // size))
-        answered = dataset.map_batches(
-            Replica,
-            fn_constructor_kwargs={
-                "question": replace(question, model=_anywhere(question.model)),
-                "batch_size": batch_size,
-                "device": device,
-                "workers": max(1, round(options.cpus)),
-            },
-            batch_size=size,
-            compute=data.ActorPoolStrategy(min_size=1, max_size=max(1, slots(ray, options))),
-            num_cpus=options.cpus,
-            num_gpus=options.gpus or None,
-        )
-        named = iter(names)
-        try:
-            for batch in answered.iter_batches(batch_size=size, batch_format="numpy"):
-                rows = [json.loads(row) for row in batch["row"]]
-                if "failed" in rows[0]:
-                    raise DataError(f"A replica on Ray cannot answer: {rows[0]['failed']}")
-                yield [{**row, "image": next(named)} for row in rows]
-        except ray.exceptions.RayError as error:
-            # A traceback of the replica, whose last line says what it is.
-            last = str(error).strip().splitlines()[-1]
-            raise DataError(f"Predicting on Ray failed: {last}") from error
+        while names := list(islice(images, NAMES)):
+            try:
+                yield from _answered(
+                    data, question, names, options, slots(ray, options), batch_size, device
+                )
+            except ray.exceptions.RayError as error:
+                # A traceback of the replica, whose last line says what it is.
+                last = str(error).strip().splitlines()[-1]
+                raise DataError(f"Predicting on Ray failed: {last}") from error
+
+
+def _answered(
+    data: Any,
+    question: Question,
+    names: Sequence[str],
+    options: RayOptions,
+    replicas: int,
+    batch_size: int,
+    device: str | None,
+) -> Iterator[list[Row]]:
+    size = BATCHES * batch_size
+    # A block of images is what a replica takes at a time, and what is repeated after a loss.
+    places = [os.path.abspath(os.path.expanduser(name)) for name in names]
+    dataset = data.from_items(places, override_num_blocks=-(-len(places) // size))
+    answered = dataset.map_batches(
+        Replica,
+        fn_constructor_kwargs={
+            "question": replace(question, model=_anywhere(question.model)),
+            "batch_size": batch_size,
+            "device": device,
+            "workers": max(1, round(options.cpus)),
+        },
+        batch_size=size,
+        compute=data.ActorPoolStrategy(min_size=1, max_size=max(1, replicas)),
+        num_cpus=options.cpus,
+        num_gpus=options.gpus or None,
+    )
+    named = iter(names)
+    for batch in answered.iter_batches(batch_size=size, batch_format="numpy"):
+        rows = [json.loads(row) for row in batch["row"]]
+        if "failed" in rows[0]:
+            raise DataError(f"A replica on Ray cannot answer: {rows[0]['failed']}")
+        yield [{**row, "image": next(named)} for row in rows]
 
 
 def _anywhere(model: str) -> str:

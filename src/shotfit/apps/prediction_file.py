@@ -114,12 +114,17 @@ def _write_parquet(path: Path, rows: Iterator[Row]) -> None:
     )
     with parquet.ParquetWriter(path, schema) as writer:
         while group := list(islice(rows, GROUP)):
-            printable = [{**row, "image": _unicode(row["image"])} for row in group]
+            printable = [
+                {key: escaped(item) if isinstance(item, str) else item for key, item in row.items()}
+                for row in group
+            ]
             writer.write_table(arrow.Table.from_pylist(printable, schema=schema))
 
 
-def _unicode(name: str) -> str:
-    return name.encode("utf-8", "backslashreplace").decode()
+def escaped(text: str) -> str:
+    """`text` with the bytes of a file's name that are no Unicode as in "\\udce9", which is also
+    JSON's own escape: nothing is lost, and everything can be printed."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _pyarrow() -> tuple[Any, Any]:

@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from threading import Lock
@@ -54,7 +53,8 @@ class Loading:
     """How images get from files into batches: what that costs, never what comes out."""
 
     memory: int = 2 << 30
-    """Bytes of decoded images that a support set keeps; others are decoded anew each time."""
+    """Bytes of decoded images that a support set keeps; others are decoded anew each time, one by
+    each thread."""
     workers: int | None = None
     """Threads that decode and transform; None takes one for each processor, 16 at most."""
     prefetch: int = 2
@@ -105,6 +105,7 @@ class SupportSet:
         self.loading = loading or Loading()
         self._enough = draft_side_of_crops(spec, CROP_SCALE[0]) if split.draft else None
         self._decoded: dict[int, Image] = {}
+        self._sizes: dict[int, tuple[int, int]] = {}
         self._kept_bytes = 0
         self._lock = Lock()
         self._pool: ThreadPoolExecutor | None = None
@@ -139,9 +140,7 @@ class SupportSet:
         Raises:
             DataError: naming the first file that cannot be used.
         """
-        # An iterator, not a list: what does not fit must not pile up.
-        for _ in self._threads().map(self._is_readable, range(len(self))):
-            pass
+        self._measure(range(len(self)))
 
     def close(self) -> None:
         """Ends the threads; asking for batches afterwards starts new ones."""
@@ -183,7 +182,9 @@ class SupportSet:
 
     def _ahead(self, make: Callable[[random.Random], Iterator[Batch]]) -> Iterator[Batch]:
         """What `make` makes of the random stream, ahead of its use where that is worth it."""
-        if len(self) == 0 or _tiny(self._decode(0)) or not self.loading.prefetch:
+        # One large image is enough. A search, so that without `decode` it ends at the first one.
+        large = (not _tiny(self._size(index)) for index in range(len(self)))
+        if not self.loading.prefetch or not any(large):
             yield from make(self.stream)
             return
         stream = random.Random()
@@ -214,14 +215,24 @@ class SupportSet:
     def _augmented(
         self, chosen: Sequence[int], stream: random.Random, crop_scale: tuple[float, float]
     ) -> Batch:
-        missing = [index for index in chosen if index not in self._decoded]
-        decoded = dict(zip(missing, self._threads().map(self._decode, missing), strict=True))
-        images = [decoded[i] if i in decoded else self._decoded[i] for i in chosen]
-        crops = [draw_crop(image.size, stream, crop_scale) for image in images]
-        run = map if all(_tiny(image) for image in images) else self._threads().map
-        pixels = _stack(run(partial(_augment, spec=self.spec), images, crops), self.loading)
+        self._measure(chosen)
+        sizes = [self._sizes[index] for index in chosen]
+        crops = [draw_crop(size, stream, crop_scale) for size in sizes]
+        quick = all(map(_tiny, sizes)) and all(index in self._decoded for index in chosen)
+        run = map if quick else self._threads().map
+        pixels = _stack(run(self._augment, chosen, crops), self.loading)
         labels = torch.tensor([self.split.examples[index].label for index in chosen])
         return pixels, labels.pin_memory() if self.loading.pin_memory else labels
+
+    def _measure(self, chosen: Sequence[int]) -> None:
+        """Decodes what has never been; only then is a size known, upright and perhaps drafted."""
+        unknown = [index for index in chosen if index not in self._sizes]
+        # Sizes, not images, come back from the threads: what is not kept must not pile up.
+        for _ in self._threads().map(self._size, unknown):
+            pass
+
+    def _size(self, index: int) -> tuple[int, int]:
+        return self._sizes.get(index) or self._decode(index).size
 
     def _decode(self, index: int) -> Image:
         kept = self._decoded.get(index)
@@ -231,14 +242,16 @@ class SupportSet:
         image = open_image(example.image, _name(example), enough=self._enough)
         size = image.width * image.height * PIXEL_BYTES
         with self._lock:
+            self._sizes[index] = image.size
             if index not in self._decoded and self._kept_bytes + size <= self.loading.memory:
                 self._kept_bytes += size
                 self._decoded[index] = image
         return image
 
-    def _is_readable(self, index: int) -> bool:
-        self._decode(index)
-        return True
+    def _augment(self, index: int, crop: Crop) -> np.ndarray:
+        """All of the work on an image in one task: no more images that are not kept are in memory
+        at a time than there are threads, however large the batch."""
+        return augment(self._decode(index), crop, self.spec)
 
     def _threads(self) -> ThreadPoolExecutor:
         if self._pool is None:
@@ -249,7 +262,8 @@ class SupportSet:
 @dataclass(frozen=True)
 class Prepared:
     """A batch for a model to answer: `pixels` (B, 3, size, size) of the images that can be read,
-    in order, and the errors of the others by their place in `images`."""
+    in order, and the errors of the others by their place in `images`. `tiny` as long as no image
+    has been large so far; one that cannot be read might have been."""
 
     images: list[ImageSource]
     pixels: Tensor
@@ -275,11 +289,13 @@ def prepared_batches(
     enough = draft_side(spec) if draft else None
     with _pool(loading) as pool:
         made = _prepare(iter(images), spec, batch_size, enough, loading, pool)
-        first = next(made, None)
-        if first is None:
+        for batch in made:
+            yield batch
+            if not batch.tiny:
+                break
+        else:
             return
-        yield first
-        with contextlib.closing(ahead(made, 0 if first.tiny else loading.prefetch)) as rest:
+        with contextlib.closing(ahead(made, loading.prefetch)) as rest:
             yield from rest
 
 
@@ -335,14 +351,15 @@ def _prepare(
         try:
             image = open_image(*named, enough=enough)
         except DataError as error:
-            return error, True
-        return prepare(image, spec), _tiny(image)
+            return error, False
+        return prepare(image, spec), _tiny(image.size)
 
-    tiny = False
+    run: Callable = pool.map
+    tiny = True
     while named := list(islice(images, batch_size)):
-        run: Callable = map if tiny else pool.map
         loaded = list(run(load, named))
-        tiny = all(small for _, small in loaded)
+        tiny = tiny and all(small for _, small in loaded)
+        run = map if tiny else pool.map
         found = [item for item, _ in loaded if not isinstance(item, DataError)]
         yield Prepared(
             images=[image for image, _ in named],
@@ -357,12 +374,8 @@ def _name(example: Example) -> str | None:
     return None if isinstance(example.image, Path) else example.key
 
 
-def _augment(image: Image, crop: Crop, *, spec: ImageSpec) -> np.ndarray:
-    return augment(image, crop, spec)
-
-
-def _tiny(image: Image) -> bool:
-    return image.width * image.height <= THREAD_PIXELS
+def _tiny(size: tuple[int, int]) -> bool:
+    return size[0] * size[1] <= THREAD_PIXELS
 
 
 def _stack(arrays: Iterable[np.ndarray], loading: Loading) -> Tensor:

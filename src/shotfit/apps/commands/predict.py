@@ -64,7 +64,7 @@ def predict(
     """Name the class of images, as many as there are."""
     from shotfit.apps import predicting
     from shotfit.apps.benchmarking import ray_options
-    from shotfit.apps.prediction_file import PredictionFile
+    from shotfit.apps.prediction_file import PredictionFile, escaped
 
     names = tuple(name.strip() for name in classes.split(",")) if classes else None
     if names is not None and not all(names):
@@ -82,7 +82,7 @@ def predict(
     if out is None:
         for rows in predicting.predictions(question, images, **how):
             for row in rows:
-                print(json.dumps(row, ensure_ascii=False) if as_json else _words(row))
+                print(escaped(json.dumps(row, ensure_ascii=False) if as_json else _words(row)))
         return
     with PredictionFile(out, identity) as file:
         for rows in predicting.predictions(question, images, skip=file.rows, **how):

@@ -21,7 +21,7 @@ def list_images(where: str | Path) -> list[str] | None:
 def find_images(places: Sequence[str | Path]) -> Iterator[str]:
     """Files as they are, and of folders and glob patterns the images, in order of their names.
 
-    One folder is read at a time, so that any number of images takes constant memory.
+    One folder is read at a time: beside the names of the largest one, nothing grows.
 
     Raises:
         DataError: for a folder or pattern without images, when it is reached.

@@ -4,7 +4,6 @@ The only file that seeds, picks the device and measures cost.
 """
 
 import contextlib
-import ctypes
 import dataclasses
 import os
 import platform
@@ -29,6 +28,7 @@ from shotfit.data.loading import Loading, SupportSet
 from shotfit.data.splits import read_fewshot
 from shotfit.errors import UsageError
 from shotfit.evaluation import evaluate
+from shotfit.memory import kept_memory
 from shotfit.methods.base import Method, TaskFacts
 from shotfit.recipe import Observe, Recipe, adapt, two_stage
 from shotfit.records import Record
@@ -70,6 +70,7 @@ class Experiment:
         return values
 
 
+@kept_memory()
 def run(
     experiment: Experiment,
     *,
@@ -143,6 +144,7 @@ def task_of(experiment: Experiment, dataset: Dataset, root: str | None = None) -
     return make_task(dataset, experiment.setting, experiment.shots, experiment.seed, fewshot=lists)
 
 
+@kept_memory()
 def fit_task(
     experiment: Experiment,
     task: Task,
@@ -154,7 +156,6 @@ def fit_task(
 ) -> Method:
     """The method that an experiment's recipe makes of its backbone on a task's support set."""
     check_split(task.support)
-    keep_freed_memory()
     backbone = backbone or Backbone.from_pretrained(experiment.backbone, experiment.revision)
     backbone = backbone.to(pick_device(device))
     seed = experiment.seed
@@ -172,21 +173,6 @@ def fit_task(
             generator=torch.Generator().manual_seed(seed),
             observe=observe,
         )
-
-
-def keep_freed_memory() -> None:
-    """Lets the C library keep freed buffers instead of handing them back at every step.
-
-    A training step frees and asks for the same buffers again; giving each back to the system costs
-    page faults, a sixth of a step of the embedded model. Buffers of more than 32 MB, such as those
-    of ViT-B/16's MLP, would always be given back, whatever the threshold: none is mapped on its
-    own. Only glibc has these two settings.
-    """
-    with contextlib.suppress(OSError, AttributeError):
-        libc = ctypes.CDLL("libc.so.6")
-        trim_threshold, mmap_max = -1, -4
-        libc.mallopt(trim_threshold, (1 << 31) - 1)
-        libc.mallopt(mmap_max, 0)
 
 
 def task_facts(task: Task) -> TaskFacts:

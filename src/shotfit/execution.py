@@ -24,8 +24,14 @@ def execution(method: Method, config: TrainConfig) -> Iterator[None]:
     """Recomputation, precision and compilation as `config` asks for them, undone at the end.
 
     Raises:
-        UsageError: when compiling needs a compiler that this machine does not have.
+        UsageError: for fp16 with a method that it would mislead, or when compiling needs a
+            compiler that this machine does not have.
     """
+    if config.precision == "fp16" and not method.scales_with_loss:
+        raise UsageError(
+            f"{type(method).__name__} takes gradients that fp16's loss scaling does not reach: "
+            "use bf16 or fp32."
+        )
     vision = method.backbone.vision
     before = vision.checkpointing
     blocks = [*vision.blocks, *method.backbone.text.blocks]

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+from functools import partial
 
 import pytest
 import torch
@@ -164,6 +165,50 @@ def test_fp16_gives_up_when_no_scale_is_small_enough(task, monkeypatch):
     with pytest.raises(FloatingPointError, match="any scale"):
         list(train(method, support, TrainConfig(iterations=2, precision="fp16")))
     assert next(calls) < 60
+
+
+def test_fp16_is_refused_where_its_scale_does_not_reach_the_gradients(task):
+    with pytest.raises(UsageError, match="ProGrad.*bf16"):
+        curve("prograd", task, precision="fp16")
+    curve("prograd", task, precision="bf16")
+
+
+def test_fp16_leaves_out_a_step_that_overflows(task, monkeypatch):
+    """As if it had not been: neither counted nor scheduled, and no weight has moved."""
+    support = make_support(task)
+    batch = next(support.batches(8))
+    kind = get_method("layernorm")
+    loss = kind.loss
+    monkeypatch.setattr(kind, "batches", lambda *_: itertools.repeat(batch))
+    # Without an overflow, whatever the scale that it starts at.
+    monkeypatch.setattr("torch.amp.GradScaler", partial(torch.amp.GradScaler, init_scale=64.0))
+
+    def trained(overflowing):
+        calls = itertools.count()
+
+        def disturbed(self, *arguments):
+            output = loss(self, *arguments)
+            if next(calls) in overflowing:
+                output = dataclasses.replace(output, loss=output.loss * float("inf"))
+            return output
+
+        monkeypatch.setattr(kind, "loss", disturbed)
+        method = kind(make_backbone())
+        config = TrainConfig(iterations=4, precision="fp16", lr=1e-2)
+        steps = list(train(method, support, config))
+        return steps, method.learned_state(), next(calls)
+
+    plain, expected, calls = trained(())
+    assert (len(plain), calls) == (4, 4)
+    steps, weights, calls = trained((0, 2))
+    assert calls == 6
+    assert [(s.iteration, s.lr) for s in steps] == [(s.iteration, s.lr) for s in plain]
+    assert [s.loss for s in steps] == pytest.approx([s.loss for s in plain], rel=1e-3)
+    start = kind(make_backbone()).learned_state()
+    moved = max((expected[name] - start[name]).abs().max() for name in expected)
+    assert moved > 1e-2
+    for name, value in weights.items():
+        assert (value - expected[name]).abs().max() < 0.02 * moved, name
 
 
 def embeds_and_gradients(backbone, cast):

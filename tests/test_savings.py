@@ -129,6 +129,10 @@ def test_auto_takes_what_free_memory_holds(monkeypatch, backbone):
     for free, expected in ((0, 1), (10 * image, 5), (1000 * image, 32)):
         monkeypatch.setattr("shotfit.execution.free_memory_bytes", lambda device, free=free: free)
         assert micro_batch(method, config) == expected
+    # PLOT++ has a pass for each of its visual prompts.
+    plot = get_method("plot_pp")(make_backbone())
+    monkeypatch.setattr("shotfit.execution.free_memory_bytes", lambda device: 40 * image)
+    assert micro_batch(plot, config) == 5
     with pytest.raises(UsageError, match="micro_batch"):
         micro_batch(method, TrainConfig(micro_batch=0))
 

@@ -3,13 +3,10 @@
 The only file that seeds, picks the device and measures cost.
 """
 
-import contextlib
 import dataclasses
 import os
 import platform
 import random
-import resource
-import sys
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -28,7 +25,7 @@ from shotfit.data.loading import Loading, SupportSet
 from shotfit.data.splits import read_fewshot
 from shotfit.errors import UsageError
 from shotfit.evaluation import evaluate
-from shotfit.memory import kept_memory
+from shotfit.memory import kept_memory, peak_memory_bytes, reset_peak_memory
 from shotfit.methods.base import Method, TaskFacts
 from shotfit.recipe import Observe, Recipe, adapt, two_stage
 from shotfit.records import Record
@@ -89,7 +86,7 @@ def run(
     Raises:
         UsageError, DataError: for a config or data that cannot be used.
     """
-    reset_peak_memory()
+    reset_peak_memory(pick_device(device))
     dataset = dataset or load_dataset(experiment.source, root=root, **experiment.data)
     task = task_of(experiment, dataset, root)
     log = _Log()
@@ -120,7 +117,7 @@ def run(
             "processor_seconds": working - worked,
             "evaluation_seconds": time.perf_counter() - fitted,
             "iterations": float(log.count),
-            "peak_memory_bytes": float(peak_memory_bytes()),
+            "peak_memory_bytes": float(peak_memory_bytes(method.backbone.device)),
         },
         split_hash=task.split_hash,
         environment={**environment(), **_told(method.backbone.hints)},
@@ -226,24 +223,6 @@ def _told(hints: Hints) -> dict[str, str]:
     """A checkpoint's hints, where they change training."""
     told = [f"{key}={value:g}" for key, value in to_dict(hints).items()]
     return {"hints": ", ".join(told)} if hints != Hints() else {}
-
-
-def reset_peak_memory() -> None:
-    """Starts counting peak memory anew, where the system can (Linux, an accelerator)."""
-    if torch.cuda.is_available():
-        torch.cuda.reset_peak_memory_stats()
-    with contextlib.suppress(OSError):
-        # proc(5): 5 resets the peak of the resident set to its present size.
-        Path("/proc/self/clear_refs").write_text("5")
-
-
-def peak_memory_bytes() -> int:
-    """The most memory this process has held since `reset_peak_memory`, or, where that cannot be
-    reset, since its start (on an accelerator: the most allocated there)."""
-    if torch.cuda.is_available():
-        return torch.cuda.max_memory_allocated()
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
 
 
 class _Log:

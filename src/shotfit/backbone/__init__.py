@@ -120,13 +120,11 @@ class Backbone(nn.Module):
         left = TEXT_BYTES // (groups * self.text.token_bytes)
         parts = []
         for prompts in self._prompts(unique):
-            # Hooks on the tower renew what lasts one pass (LoRA's dropout): once for all chunks.
-            encode = self.text.forward if parts else self.text
             left -= prompts.ids.numel()
             if left >= 0 or len(parts) == 0:
-                parts.append(encode(prompts, context, deep))
+                parts.append(self.text(prompts, context, deep))
             else:
-                parts.append(recomputed(encode, prompts, context, deep))
+                parts.append(recomputed(self.text, prompts, context, deep))
         embeds = parts[0] if len(parts) == 1 else torch.cat(parts, dim=-2)
         if len(unique) == len(texts):
             return embeds

@@ -15,6 +15,7 @@ from shotfit.execution import check_compiler, micro_batch
 from shotfit.layers.lora import SeededDropout
 from shotfit.methods import get_method, list_methods
 from shotfit.methods.base import TaskFacts, TrainConfig
+from shotfit.methods.linear import LinearClassifier, LinearConfig
 from shotfit.training import train
 
 FACTS = TaskFacts("shapes", "base_to_novel", shots=4, classes=3, images=12)
@@ -24,6 +25,21 @@ TOLERANCE = 1e-5
 
 def relative(ours, theirs):
     return ((ours - theirs).abs().max() / theirs.abs().max()).item()
+
+
+def test_cached_views_are_dropped_as_asked_and_freed_at_the_end(support):
+    classifier = LinearClassifier(get_method("layernorm")(make_backbone()), LinearConfig(views=2))
+    classifier.setup(support)
+
+    def sizes(batch_size, drop_last):
+        batches = classifier.batches(support, batch_size, drop_last)
+        return [len(labels) for _, labels in itertools.islice(batches, 4)]
+
+    assert sizes(5, drop_last=False) == [5, 5, 2, 5]
+    assert sizes(5, drop_last=True) == [5, 5, 5, 5]
+    assert sizes(64, drop_last=True) == [12, 12, 12, 12]
+    classifier.finish(support, None)
+    assert classifier._features is None
 
 
 def test_quick_gelu_and_its_gradient():

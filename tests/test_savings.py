@@ -106,6 +106,33 @@ def test_text_in_chunks_is_the_same_in_bounded_memory(monkeypatch):
         assert relative(make_backbone().double().encode_text(prompts), whole) < 1e-12
 
 
+def test_chunks_count_every_group_of_contexts(monkeypatch):
+    backbone = make_backbone()
+    prompts = [f"a photo of a thing {number}." for number in range(40)]
+    groups = torch.randn(4, 3, backbone.text.width)
+    with torch.no_grad():
+        whole = backbone.encode_text(prompts, groups)
+    room = 400 * backbone.text.token_bytes
+    monkeypatch.setattr(backbone_module, "TEXT_BYTES", room)
+    backbone._prepared.clear()
+    forward, kept = backbone.text.forward, []
+
+    def watched(prompts, context, deep):
+        kept.append(len(context) * prompts.ids.numel() * backbone.text.token_bytes)
+        return forward(prompts, context, deep)
+
+    monkeypatch.setattr(backbone.text, "forward", watched)
+    with torch.no_grad():
+        chunked = backbone.encode_text(prompts, groups)
+        assert max(kept) <= room / 4
+        few = len(kept)
+        kept.clear()
+        backbone.encode_text(prompts, groups[:1])
+    # One group has room for more prompts at once, and its chunks are not those of four.
+    assert 1 < len(kept) < few
+    assert relative(chunked, whole) < TOLERANCE
+
+
 def curve(name, task, **changes):
     method = get_method(name)(
         make_backbone(),

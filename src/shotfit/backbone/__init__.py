@@ -78,7 +78,7 @@ class Backbone(nn.Module):
         self.hints = Hints()
         self.name = name
         self.revision = revision
-        self._prepared: dict[tuple[str, ...], Any] = {}
+        self._prepared: dict[tuple[tuple[str, ...], int], Any] = {}
         self.requires_grad_(False)
 
     @property
@@ -119,7 +119,7 @@ class Backbone(nn.Module):
         groups = len(context) if context is not None and context.dim() == 3 else 1
         left = TEXT_BYTES // (groups * self.text.token_bytes)
         parts = []
-        for prompts in self._prompts(unique):
+        for prompts in self._prompts(unique, groups):
             left -= prompts.ids.numel()
             if left >= 0 or len(parts) == 0:
                 parts.append(self.text(prompts, context, deep))
@@ -132,11 +132,12 @@ class Backbone(nn.Module):
         rows = torch.tensor([position[text] for text in texts], device=self.device)
         return embeds.index_select(-2, rows)
 
-    def _prompts(self, unique: tuple[str, ...]) -> list[Any]:
-        """The texts as the tower takes them, in chunks of a quarter of `TEXT_BYTES`."""
-        chunks = self._prepared.get(unique)
+    def _prompts(self, unique: tuple[str, ...], groups: int) -> list[Any]:
+        """The texts as the tower takes them, in chunks of which all groups together keep a quarter
+        of `TEXT_BYTES`."""
+        chunks = self._prepared.get((unique, groups))
         if chunks is None or chunks[0].ids.device != self.device:
-            limit = TEXT_BYTES // (4 * self.text.token_bytes)
+            limit = TEXT_BYTES // (4 * groups * self.text.token_bytes)
             pending: list[list[list[int]]] = [[]]
             used = 0
             for tokens in self.tokenize(unique):
@@ -150,7 +151,7 @@ class Backbone(nn.Module):
             # class lists is all that a run asks for.
             if len(self._prepared) >= 16:
                 self._prepared.clear()
-            self._prepared[unique] = chunks
+            self._prepared[unique, groups] = chunks
         return chunks
 
     @classmethod

@@ -133,6 +133,43 @@ def test_chunks_count_every_group_of_contexts(monkeypatch):
     assert relative(chunked, whole) < TOLERANCE
 
 
+def dropped_gradients(names, monkeypatch):
+    """Gradients of a text pass with LoRA's dropout, and the seeds of the first layer's masks."""
+    generator = torch.Generator().manual_seed(1)
+    method = get_method("lora")(make_backbone(), generator=generator).train()
+    call, seeds = SeededDropout.__call__, []
+
+    def watched(self, x, layer):
+        found = call(self, x, layer)
+        if layer == 0:
+            seeds.append(self._on_device[x.device].initial_seed())
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SeededDropout, "__call__", watched)
+        weight = method.encode_classes(names).weight
+        (weight * torch.linspace(-1, 1, weight.numel()).view_as(weight)).sum().backward()
+    text = method.backbone.text.blocks.named_parameters()
+    return [p.grad for _, p in text if p.requires_grad], seeds
+
+
+def test_chunks_have_masks_of_their_own_also_when_computed_again(monkeypatch):
+    names = [f"thing {number}" for number in range(20)]
+    _, (whole,) = dropped_gradients(names, monkeypatch)
+    room = 80 * make_backbone().text.token_bytes
+    monkeypatch.setattr(backbone_module, "TEXT_BYTES", room)
+    again, seeds = dropped_gradients(names, monkeypatch)
+    monkeypatch.setattr(backbone_module, "recomputed", lambda function, *a: function(*a))
+    once, chunks = dropped_gradients(names, monkeypatch)
+    # The first chunk's are those of a pass in one.
+    assert chunks[0] == whole
+    assert len(chunks) == len(set(chunks)) > 2
+    assert len(seeds) > len(chunks)
+    assert set(seeds) == set(chunks)
+    for ours, theirs in zip(again, once, strict=True):
+        assert torch.equal(ours, theirs)
+
+
 def curve(name, task, **changes):
     method = get_method(name)(
         make_backbone(),

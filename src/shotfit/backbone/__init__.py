@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from shotfit.backbone.tower import Block, Tower
 from shotfit.config import from_dict
 from shotfit.data.images import ImageSpec
 from shotfit.errors import DataError, UsageError
+from shotfit.layers.parts import part_of_pass
 
 EMBEDDED = {"iconclip": Path(__file__).parent.parent / "assets" / "iconclip"}
 """Models inside the package, by name."""
@@ -119,18 +121,24 @@ class Backbone(nn.Module):
         groups = len(context) if context is not None and context.dim() == 3 else 1
         left = TEXT_BYTES // (groups * self.text.token_bytes)
         parts = []
-        for prompts in self._prompts(unique, groups):
+        for number, prompts in enumerate(self._prompts(unique, groups)):
             left -= prompts.ids.numel()
-            if left >= 0 or len(parts) == 0:
-                parts.append(self.text(prompts, context, deep))
+            encode = partial(self._encode_part, number)
+            if left >= 0 or number == 0:
+                parts.append(encode(prompts, context, deep))
             else:
-                parts.append(recomputed(self.text, prompts, context, deep))
+                parts.append(recomputed(encode, prompts, context, deep))
         embeds = parts[0] if len(parts) == 1 else torch.cat(parts, dim=-2)
         if len(unique) == len(texts):
             return embeds
         position = {text: index for index, text in enumerate(unique)}
         rows = torch.tensor([position[text] for text in texts], device=self.device)
         return embeds.index_select(-2, rows)
+
+    def _encode_part(self, number: int, *arguments: Any) -> Tensor:
+        """The text tower on one chunk, the same when it is computed again."""
+        with part_of_pass(number):
+            return self.text(*arguments)
 
     def _prompts(self, unique: tuple[str, ...], groups: int) -> list[Any]:
         """The texts as the tower takes them, in chunks of which all groups together keep a quarter

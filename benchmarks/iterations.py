@@ -21,7 +21,8 @@ from page import put
 from shotfit.backbone import Backbone
 from shotfit.data import load_dataset
 from shotfit.data.dataset import make_task
-from shotfit.experiment import keep_freed_memory, support_set, task_facts
+from shotfit.experiment import support_set, task_facts
+from shotfit.memory import kept_memory
 from shotfit.methods import get_method, list_methods
 from shotfit.recipe import Stage, one_stage, plan
 from shotfit.training import train
@@ -36,8 +37,8 @@ def main() -> None:
     parser.add_argument("--write", type=Path, help="page to put the table into")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    keep_freed_memory()
-    text = table(measure(options), options)
+    with kept_memory():
+        text = table(measure(options), options)
     if options.write is None:
         print(text)
         return

@@ -29,8 +29,9 @@ from shotfit.data.dataset import Task, make_task
 from shotfit.data.loading import SupportSet
 from shotfit.data.sources.demo import list_tasks
 from shotfit.evaluation import evaluate
-from shotfit.experiment import environment, keep_freed_memory, support_set, task_facts
+from shotfit.experiment import environment, support_set, task_facts
 from shotfit.keep import write_atomically
+from shotfit.memory import kept_memory
 from shotfit.methods import get_method
 from shotfit.methods.base import Method, TrainConfig
 from shotfit.methods.linear import LinearClassifier, LinearConfig
@@ -73,10 +74,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     put(options.write, "views", table(records))
 
 
+@kept_memory()
 def run_missing(options: argparse.Namespace) -> None:
     """Every cell without a record, seed by seed, so that what is there is balanced over tasks."""
     torch.set_num_threads(options.threads)
-    keep_freed_memory()
     for seed in options.seeds:
         for name in options.tasks:
             path = options.results / f"{name}-seed{seed}.json"

@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).parent.parent / "src" / "shotfit"
 # From the bottom up; a module may import modules of its own layer and of those above it here.
 LAYERS = [
     ["__version__", "errors"],
-    ["config", "keep", "vocabulary"],
+    ["config", "keep", "memory", "vocabulary"],
     ["data", "layers"],
     ["backbone", "convert"],
     ["methods"],

@@ -8,6 +8,7 @@ import torch
 import yaml
 from conftest import make_backbone, make_support
 
+from shotfit import backbone as backbone_module
 from shotfit.apps import cli, fitting
 from shotfit.apps.fitting import experiment_from
 from shotfit.errors import UsageError
@@ -15,7 +16,7 @@ from shotfit.execution import determinism
 from shotfit.methods.base import TaskFacts, TrainConfig
 from shotfit.methods.layernorm import LayerNorm
 from shotfit.profiling import RECORDED, Profile
-from shotfit.recipe import Stage, adapt, plan, two_stage
+from shotfit.recipe import Stage, adapt, one_stage, plan, two_stage
 from shotfit.training import train
 
 FACTS = TaskFacts("shapes", "base_to_novel", shots=4, classes=3, images=12)
@@ -145,6 +146,23 @@ def test_profile_names_where_time_goes(task, tmp_path):
     recording.save_trace(tmp_path / "trace.json")
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     assert {"image tower", "text tower"} <= {event.get("name") for event in events}
+
+
+def test_profile_counts_text_in_chunks(task, tmp_path, monkeypatch):
+    """Each chunk as the text tower, and what is computed again as part of the backward pass."""
+    backbone = make_backbone()
+    # A prompt a chunk; only the first is kept for the gradient.
+    monkeypatch.setattr(backbone_module, "TEXT_BYTES", 8 * backbone.text.token_bytes)
+    recording = Profile(["layernorm"])
+    recipe = one_stage("layernorm", iters_per_shot=3, budget="shared")
+    adapt(backbone, make_support(task), recipe, FACTS, observe=recording)
+    recording.finish()
+    (stage,) = recording.stages
+    recording.save_trace(tmp_path / "trace.json")
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    names = [event["name"] for event in events if event.get("cat") == "user_annotation"]
+    assert names.count("image tower") == stage.updates
+    assert names.count("text tower") == 3 * stage.updates
 
 
 def test_profile_of_a_fit_too_short_to_record(task):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+from functools import partial
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from shotfit.execution import check_compiler, micro_batch
 from shotfit.layers.lora import SeededDropout
 from shotfit.methods import get_method, list_methods
 from shotfit.methods.base import TaskFacts, TrainConfig
+from shotfit.methods.linear import LinearClassifier, LinearConfig
 from shotfit.training import train
 
 FACTS = TaskFacts("shapes", "base_to_novel", shots=4, classes=3, images=12)
@@ -23,6 +25,21 @@ TOLERANCE = 1e-5
 
 def relative(ours, theirs):
     return ((ours - theirs).abs().max() / theirs.abs().max()).item()
+
+
+def test_cached_views_are_dropped_as_asked_and_freed_at_the_end(support):
+    classifier = LinearClassifier(get_method("layernorm")(make_backbone()), LinearConfig(views=2))
+    classifier.setup(support)
+
+    def sizes(batch_size, drop_last):
+        batches = classifier.batches(support, batch_size, drop_last)
+        return [len(labels) for _, labels in itertools.islice(batches, 4)]
+
+    assert sizes(5, drop_last=False) == [5, 5, 2, 5]
+    assert sizes(5, drop_last=True) == [5, 5, 5, 5]
+    assert sizes(64, drop_last=True) == [12, 12, 12, 12]
+    classifier.finish(support, None)
+    assert classifier._features is None
 
 
 def test_quick_gelu_and_its_gradient():
@@ -89,6 +106,70 @@ def test_text_in_chunks_is_the_same_in_bounded_memory(monkeypatch):
         assert relative(make_backbone().double().encode_text(prompts), whole) < 1e-12
 
 
+def test_chunks_count_every_group_of_contexts(monkeypatch):
+    backbone = make_backbone()
+    prompts = [f"a photo of a thing {number}." for number in range(40)]
+    groups = torch.randn(4, 3, backbone.text.width)
+    with torch.no_grad():
+        whole = backbone.encode_text(prompts, groups)
+    room = 400 * backbone.text.token_bytes
+    monkeypatch.setattr(backbone_module, "TEXT_BYTES", room)
+    backbone._prepared.clear()
+    forward, kept = backbone.text.forward, []
+
+    def watched(prompts, context, deep):
+        kept.append(len(context) * prompts.ids.numel() * backbone.text.token_bytes)
+        return forward(prompts, context, deep)
+
+    monkeypatch.setattr(backbone.text, "forward", watched)
+    with torch.no_grad():
+        chunked = backbone.encode_text(prompts, groups)
+        assert max(kept) <= room / 4
+        few = len(kept)
+        kept.clear()
+        backbone.encode_text(prompts, groups[:1])
+    # One group has room for more prompts at once, and its chunks are not those of four.
+    assert 1 < len(kept) < few
+    assert relative(chunked, whole) < TOLERANCE
+
+
+def dropped_gradients(names, monkeypatch):
+    """Gradients of a text pass with LoRA's dropout, and the seeds of the first layer's masks."""
+    generator = torch.Generator().manual_seed(1)
+    method = get_method("lora")(make_backbone(), generator=generator).train()
+    call, seeds = SeededDropout.__call__, []
+
+    def watched(self, x, layer):
+        found = call(self, x, layer)
+        if layer == 0:
+            seeds.append(self._on_device[x.device].initial_seed())
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SeededDropout, "__call__", watched)
+        weight = method.encode_classes(names).weight
+        (weight * torch.linspace(-1, 1, weight.numel()).view_as(weight)).sum().backward()
+    text = method.backbone.text.blocks.named_parameters()
+    return [p.grad for _, p in text if p.requires_grad], seeds
+
+
+def test_chunks_have_masks_of_their_own_also_when_computed_again(monkeypatch):
+    names = [f"thing {number}" for number in range(20)]
+    _, (whole,) = dropped_gradients(names, monkeypatch)
+    room = 80 * make_backbone().text.token_bytes
+    monkeypatch.setattr(backbone_module, "TEXT_BYTES", room)
+    again, seeds = dropped_gradients(names, monkeypatch)
+    monkeypatch.setattr(backbone_module, "recomputed", lambda function, *a: function(*a))
+    once, chunks = dropped_gradients(names, monkeypatch)
+    # The first chunk's are those of a pass in one.
+    assert chunks[0] == whole
+    assert len(chunks) == len(set(chunks)) > 2
+    assert len(seeds) > len(chunks)
+    assert set(seeds) == set(chunks)
+    for ours, theirs in zip(again, once, strict=True):
+        assert torch.equal(ours, theirs)
+
+
 def curve(name, task, **changes):
     method = get_method(name)(
         make_backbone(),
@@ -128,6 +209,10 @@ def test_auto_takes_what_free_memory_holds(monkeypatch, backbone):
     for free, expected in ((0, 1), (10 * image, 5), (1000 * image, 32)):
         monkeypatch.setattr("shotfit.execution.free_memory_bytes", lambda device, free=free: free)
         assert micro_batch(method, config) == expected
+    # PLOT++ has a pass for each of its visual prompts.
+    plot = get_method("plot_pp")(make_backbone())
+    monkeypatch.setattr("shotfit.execution.free_memory_bytes", lambda device: 40 * image)
+    assert micro_batch(plot, config) == 5
     with pytest.raises(UsageError, match="micro_batch"):
         micro_batch(method, TrainConfig(micro_batch=0))
 
@@ -164,6 +249,50 @@ def test_fp16_gives_up_when_no_scale_is_small_enough(task, monkeypatch):
     with pytest.raises(FloatingPointError, match="any scale"):
         list(train(method, support, TrainConfig(iterations=2, precision="fp16")))
     assert next(calls) < 60
+
+
+def test_fp16_is_refused_where_its_scale_does_not_reach_the_gradients(task):
+    with pytest.raises(UsageError, match="ProGrad.*bf16"):
+        curve("prograd", task, precision="fp16")
+    curve("prograd", task, precision="bf16")
+
+
+def test_fp16_leaves_out_a_step_that_overflows(task, monkeypatch):
+    """As if it had not been: neither counted nor scheduled, and no weight has moved."""
+    support = make_support(task)
+    batch = next(support.batches(8))
+    kind = get_method("layernorm")
+    loss = kind.loss
+    monkeypatch.setattr(kind, "batches", lambda *_: itertools.repeat(batch))
+    # Without an overflow, whatever the scale that it starts at.
+    monkeypatch.setattr("torch.amp.GradScaler", partial(torch.amp.GradScaler, init_scale=64.0))
+
+    def trained(overflowing):
+        calls = itertools.count()
+
+        def disturbed(self, *arguments):
+            output = loss(self, *arguments)
+            if next(calls) in overflowing:
+                output = dataclasses.replace(output, loss=output.loss * float("inf"))
+            return output
+
+        monkeypatch.setattr(kind, "loss", disturbed)
+        method = kind(make_backbone())
+        config = TrainConfig(iterations=4, precision="fp16", lr=1e-2)
+        steps = list(train(method, support, config))
+        return steps, method.learned_state(), next(calls)
+
+    plain, expected, calls = trained(())
+    assert (len(plain), calls) == (4, 4)
+    steps, weights, calls = trained((0, 2))
+    assert calls == 6
+    assert [(s.iteration, s.lr) for s in steps] == [(s.iteration, s.lr) for s in plain]
+    assert [s.loss for s in steps] == pytest.approx([s.loss for s in plain], rel=1e-3)
+    start = kind(make_backbone()).learned_state()
+    moved = max((expected[name] - start[name]).abs().max() for name in expected)
+    assert moved > 1e-2
+    for name, value in weights.items():
+        assert (value - expected[name]).abs().max() < 0.02 * moved, name
 
 
 def embeds_and_gradients(backbone, cast):

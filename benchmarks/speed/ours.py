@@ -20,7 +20,8 @@ from shotfit.data import load_dataset
 from shotfit.data.dataset import Dataset, Example, Split, make_task
 from shotfit.data.images import ImageSpec
 from shotfit.data.loading import Batch, Loading, SupportSet
-from shotfit.experiment import Experiment, fit_task, keep_freed_memory
+from shotfit.experiment import Experiment, fit_task
+from shotfit.memory import kept_memory
 from shotfit.methods.base import Method, TrainConfig
 from shotfit.methods.layernorm import LayerNorm
 from shotfit.methods.linear import LinearClassifier, LinearConfig
@@ -60,28 +61,31 @@ class Pixels(SupportSet):
 def stage1(request: dict[str, Any]) -> Iterator[None]:
     """A unit is one iteration of the first stage."""
     method, support = _loaded(request)
-    yield
-    for _ in train(method, support, _training(request)):
+    with kept_memory():
         yield
+        for _ in train(method, support, _training(request)):
+            yield
 
 
 def stage2(request: dict[str, Any]) -> Iterator[None]:
     """A unit is one iteration of the second stage on cached views."""
     method, support = _loaded(request)
     classifier = LinearClassifier(method, LinearConfig(views=1)).to(request["device"])
-    classifier.setup(support)
-    yield
-    for _ in train(classifier, support, _training(request)):
+    with kept_memory():
+        classifier.setup(support)
         yield
+        for _ in train(classifier, support, _training(request)):
+            yield
 
 
 def views(request: dict[str, Any]) -> Iterator[None]:
     """A unit is what starting the second stage takes for one batch of views and all names."""
     method, support = _loaded(request)
-    yield
-    while True:
-        LinearClassifier(method, LinearConfig(views=1)).setup(support)
+    with kept_memory():
         yield
+        while True:
+            LinearClassifier(method, LinearConfig(views=1)).setup(support)
+            yield
 
 
 @torch.no_grad()
@@ -247,7 +251,6 @@ def tokenized_prompts(shape: str, classes: int) -> list[list[int]]:
 
 
 def _loaded(request: dict[str, Any]) -> tuple[Method, Pixels]:
-    keep_freed_memory()
     shape = SHAPES[request["shape"]]
     spec = ImageSpec(size=shape.image, resize=shape.image)
     backbone = Backbone.from_model(random_clip(shape), Words(shape.vocabulary), spec)

@@ -5,13 +5,13 @@ import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import torch
 import torch.utils.deterministic
 
 from shotfit.errors import UsageError
+from shotfit.memory import free_memory_bytes
 from shotfit.methods.base import Method, TrainConfig
 
 # The share of free memory that "auto" plans with: the rest is for text, weights and other programs.
@@ -24,8 +24,14 @@ def execution(method: Method, config: TrainConfig) -> Iterator[None]:
     """Recomputation, precision and compilation as `config` asks for them, undone at the end.
 
     Raises:
-        UsageError: when compiling needs a compiler that this machine does not have.
+        UsageError: for fp16 with a method that it would mislead, or when compiling needs a
+            compiler that this machine does not have.
     """
+    if config.precision == "fp16" and not method.scales_with_loss:
+        raise UsageError(
+            f"{type(method).__name__} takes gradients that fp16's loss scaling does not reach: "
+            "use bf16 or fp32."
+        )
     vision = method.backbone.vision
     before = vision.checkpointing
     blocks = [*vision.blocks, *method.backbone.text.blocks]
@@ -89,24 +95,13 @@ def micro_batch(method: Method, config: TrainConfig) -> int:
         )
     if size == "auto":
         vision = method.backbone.vision
-        image = vision.position_embedding.shape[0] * vision.token_bytes
+        tokens = method.image_passes * vision.position_embedding.shape[0]
+        image = tokens * vision.token_bytes
         size = int(AUTO_SHARE * free_memory_bytes(method.backbone.device) / image)
         return max(1, min(config.batch_size, size))
     if size < 1:
         raise UsageError(f"micro_batch must be at least 1, got {size}.")
     return min(size, config.batch_size)
-
-
-def free_memory_bytes(device: torch.device) -> int:
-    """What could be taken now on a device; where the system does not say, a cautious 4 GB."""
-    if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
-    table = Path("/proc/meminfo")
-    if table.is_file():
-        for line in table.read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    return 4 << 30
 
 
 def check_compiler(device: torch.device) -> None:

@@ -3,14 +3,10 @@
 The only file that seeds, picks the device and measures cost.
 """
 
-import contextlib
-import ctypes
 import dataclasses
 import os
 import platform
 import random
-import resource
-import sys
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -29,6 +25,7 @@ from shotfit.data.loading import Loading, SupportSet
 from shotfit.data.splits import read_fewshot
 from shotfit.errors import UsageError
 from shotfit.evaluation import evaluate
+from shotfit.memory import kept_memory, peak_memory_bytes, reset_peak_memory
 from shotfit.methods.base import Method, TaskFacts
 from shotfit.recipe import Observe, Recipe, adapt, two_stage
 from shotfit.records import Record
@@ -70,6 +67,7 @@ class Experiment:
         return values
 
 
+@kept_memory()
 def run(
     experiment: Experiment,
     *,
@@ -88,7 +86,7 @@ def run(
     Raises:
         UsageError, DataError: for a config or data that cannot be used.
     """
-    reset_peak_memory()
+    reset_peak_memory(pick_device(device))
     dataset = dataset or load_dataset(experiment.source, root=root, **experiment.data)
     task = task_of(experiment, dataset, root)
     log = _Log()
@@ -119,7 +117,7 @@ def run(
             "processor_seconds": working - worked,
             "evaluation_seconds": time.perf_counter() - fitted,
             "iterations": float(log.count),
-            "peak_memory_bytes": float(peak_memory_bytes()),
+            "peak_memory_bytes": float(peak_memory_bytes(method.backbone.device)),
         },
         split_hash=task.split_hash,
         environment={**environment(), **_told(method.backbone.hints)},
@@ -143,6 +141,7 @@ def task_of(experiment: Experiment, dataset: Dataset, root: str | None = None) -
     return make_task(dataset, experiment.setting, experiment.shots, experiment.seed, fewshot=lists)
 
 
+@kept_memory()
 def fit_task(
     experiment: Experiment,
     task: Task,
@@ -154,7 +153,6 @@ def fit_task(
 ) -> Method:
     """The method that an experiment's recipe makes of its backbone on a task's support set."""
     check_split(task.support)
-    keep_freed_memory()
     backbone = backbone or Backbone.from_pretrained(experiment.backbone, experiment.revision)
     backbone = backbone.to(pick_device(device))
     seed = experiment.seed
@@ -172,21 +170,6 @@ def fit_task(
             generator=torch.Generator().manual_seed(seed),
             observe=observe,
         )
-
-
-def keep_freed_memory() -> None:
-    """Lets the C library keep freed buffers instead of handing them back at every step.
-
-    A training step frees and asks for the same buffers again; giving each back to the system costs
-    page faults, a sixth of a step of the embedded model. Buffers of more than 32 MB, such as those
-    of ViT-B/16's MLP, would always be given back, whatever the threshold: none is mapped on its
-    own. Only glibc has these two settings.
-    """
-    with contextlib.suppress(OSError, AttributeError):
-        libc = ctypes.CDLL("libc.so.6")
-        trim_threshold, mmap_max = -1, -4
-        libc.mallopt(trim_threshold, (1 << 31) - 1)
-        libc.mallopt(mmap_max, 0)
 
 
 def task_facts(task: Task) -> TaskFacts:
@@ -240,24 +223,6 @@ def _told(hints: Hints) -> dict[str, str]:
     """A checkpoint's hints, where they change training."""
     told = [f"{key}={value:g}" for key, value in to_dict(hints).items()]
     return {"hints": ", ".join(told)} if hints != Hints() else {}
-
-
-def reset_peak_memory() -> None:
-    """Starts counting peak memory anew, where the system can (Linux, an accelerator)."""
-    if torch.cuda.is_available():
-        torch.cuda.reset_peak_memory_stats()
-    with contextlib.suppress(OSError):
-        # proc(5): 5 resets the peak of the resident set to its present size.
-        Path("/proc/self/clear_refs").write_text("5")
-
-
-def peak_memory_bytes() -> int:
-    """The most memory this process has held since `reset_peak_memory`, or, where that cannot be
-    reset, since its start (on an accelerator: the most allocated there)."""
-    if torch.cuda.is_available():
-        return torch.cuda.max_memory_allocated()
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
 
 
 class _Log:

@@ -196,15 +196,26 @@ class _Recorder:
         """Hooks, not ranges in the tower: what exports or compiles it must see no profiler."""
         open_ranges: list[record_function] = []
 
+        # What is computed again for its gradient is part of the backward pass; it ends early, by an
+        # exception, so that its range would not be closed either.
         def enter(*_: Any) -> None:
+            if _in_backward():
+                return
             open_ranges.append(record_function(name))
             open_ranges[-1].__enter__()
 
         def leave(*_: Any) -> None:
+            if _in_backward():
+                return
             open_ranges.pop().__exit__(None, None, None)
 
         self._hooks.append(tower.register_forward_pre_hook(enter))
         self._hooks.append(tower.register_forward_hook(leave))
+
+
+def _in_backward() -> bool:
+    # As PyTorch's own checkpointing asks.
+    return torch._C._current_graph_task_id() != -1
 
 
 def _line(name: str, seconds: float, whole: float) -> str:

@@ -18,6 +18,7 @@ from shotfit.apps.prediction_file import Row
 from shotfit.cluster import RayOptions
 from shotfit.data.listing import find_images
 from shotfit.errors import DataError
+from shotfit.memory import kept_memory
 
 # Without a terminal: a line of progress at most this often, in seconds.
 PLAIN_INTERVAL = 10.0
@@ -90,7 +91,7 @@ def predictions(
             question, images, ray, batch_size=batch_size, device=ray.device(device)
         )
     done, broken = skip, 0
-    with contextlib.closing(batches), _progress(total, skip, quiet) as show:
+    with kept_memory(), contextlib.closing(batches), _progress(total, skip, quiet) as show:
         for rows in batches:
             errors = [number for number, row in enumerate(rows) if "error" in row]
             if errors and not skip_broken:

@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from shotfit.backbone.tower import Block, Tower
 from shotfit.config import from_dict
 from shotfit.data.images import ImageSpec
 from shotfit.errors import DataError, UsageError
+from shotfit.layers.parts import part_of_pass
 
 EMBEDDED = {"iconclip": Path(__file__).parent.parent / "assets" / "iconclip"}
 """Models inside the package, by name."""
@@ -78,7 +80,7 @@ class Backbone(nn.Module):
         self.hints = Hints()
         self.name = name
         self.revision = revision
-        self._prepared: dict[tuple[str, ...], Any] = {}
+        self._prepared: dict[tuple[tuple[str, ...], int], Any] = {}
         self.requires_grad_(False)
 
     @property
@@ -119,11 +121,10 @@ class Backbone(nn.Module):
         groups = len(context) if context is not None and context.dim() == 3 else 1
         left = TEXT_BYTES // (groups * self.text.token_bytes)
         parts = []
-        for prompts in self._prompts(unique):
-            # Hooks on the tower renew what lasts one pass (LoRA's dropout): once for all chunks.
-            encode = self.text.forward if parts else self.text
+        for number, prompts in enumerate(self._prompts(unique, groups)):
             left -= prompts.ids.numel()
-            if left >= 0 or len(parts) == 0:
+            encode = partial(self._encode_part, number)
+            if left >= 0 or number == 0:
                 parts.append(encode(prompts, context, deep))
             else:
                 parts.append(recomputed(encode, prompts, context, deep))
@@ -134,11 +135,17 @@ class Backbone(nn.Module):
         rows = torch.tensor([position[text] for text in texts], device=self.device)
         return embeds.index_select(-2, rows)
 
-    def _prompts(self, unique: tuple[str, ...]) -> list[Any]:
-        """The texts as the tower takes them, in chunks of a quarter of `TEXT_BYTES`."""
-        chunks = self._prepared.get(unique)
+    def _encode_part(self, number: int, *arguments: Any) -> Tensor:
+        """The text tower on one chunk, the same when it is computed again."""
+        with part_of_pass(number):
+            return self.text(*arguments)
+
+    def _prompts(self, unique: tuple[str, ...], groups: int) -> list[Any]:
+        """The texts as the tower takes them, in chunks of which all groups together keep a quarter
+        of `TEXT_BYTES`."""
+        chunks = self._prepared.get((unique, groups))
         if chunks is None or chunks[0].ids.device != self.device:
-            limit = TEXT_BYTES // (4 * self.text.token_bytes)
+            limit = TEXT_BYTES // (4 * groups * self.text.token_bytes)
             pending: list[list[list[int]]] = [[]]
             used = 0
             for tokens in self.tokenize(unique):
@@ -152,7 +159,7 @@ class Backbone(nn.Module):
             # class lists is all that a run asks for.
             if len(self._prepared) >= 16:
                 self._prepared.clear()
-            self._prepared[unique] = chunks
+            self._prepared[unique, groups] = chunks
         return chunks
 
     @classmethod

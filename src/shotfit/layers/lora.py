@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from shotfit.errors import UsageError
+from shotfit.layers.parts import current_part
 
 PROJECTIONS = ("q_proj", "k_proj", "v_proj", "out_proj", "fc1", "fc2")
 """The linear layers of a block, as transformers names them."""
@@ -21,8 +22,8 @@ class SeededDropout:
     """Dropout whose masks follow from one generator, whatever the device.
 
     `renew` draws a seed, once per pass through the tower that it serves; a layer's mask follows
-    from it and the layer's number. A pass that is recomputed for its gradient therefore meets the
-    same masks.
+    from it, the layer's number and the part of the pass. What is recomputed for its gradient
+    therefore meets the same masks.
     """
 
     def __init__(self, p: float, generator: torch.Generator) -> None:
@@ -43,7 +44,8 @@ class SeededDropout:
         generator = self._on_device.get(x.device)
         if generator is None:
             generator = self._on_device[x.device] = torch.Generator(x.device)
-        generator.manual_seed(self._seed + layer)
+        # Seeds are below 2^31: no two parts share one.
+        generator.manual_seed(self._seed + layer + (current_part() << 32))
         keep = torch.empty_like(x).bernoulli_(1 - self.p, generator=generator)
         return x * keep.mul_(1 / (1 - self.p))
 

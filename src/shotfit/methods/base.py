@@ -138,6 +138,10 @@ class Method(nn.Module):
     first_fraction: ClassVar[float] = 0.6
     # The loss is a mean over images, so that a batch's is the mean of its parts'.
     mean_over_images: ClassVar[bool] = True
+    # The loss takes no gradients itself, which the scale that fp16 needs would not reach.
+    scales_with_loss: ClassVar[bool] = True
+    # Passes of the image tower that an image takes.
+    image_passes: int = 1
     # Bounds of the training crop's share of the image's area.
     crop_scale: ClassVar[tuple[float, float]] = (0.08, 1.0)
 

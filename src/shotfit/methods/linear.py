@@ -75,6 +75,10 @@ class LinearClassifier(Method):
             passes = [self._encode_pass(support) for _ in range(self.config.views)]
             self._features = torch.stack(passes)
 
+    def finish(self, support: SupportSet, validation: SupportSet | None) -> None:
+        """Lets go of the views, which only training reads."""
+        self._features = None
+
     def train(self, mode: bool = True) -> "LinearClassifier":
         """The wrapped method stays in evaluation mode, unless its dropout is asked for."""
         super().train(mode)
@@ -118,7 +122,10 @@ class LinearClassifier(Method):
         while True:
             order = torch.randperm(images, generator=generator)
             view = torch.randint(views, (images,), generator=generator)
-            for rows in order.split(batch_size):
+            for number, rows in enumerate(order.split(batch_size)):
+                # As in `SupportSet.batches`: never without a batch.
+                if drop_last and number > 0 and len(rows) < batch_size:
+                    break
                 yield self._features[view[rows], rows], labels[rows]
 
     @classmethod

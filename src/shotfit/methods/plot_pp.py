@@ -81,6 +81,7 @@ class PLOT(Method):
         shape = (config.n_prompts_vision, config.n_ctx_vision, self.backbone.vision.width)
         self.vision_ctx = nn.Parameter(random_prompts(shape, self.generator, self.backbone.device))
         self._pooled = False
+        self.image_passes = config.n_prompts_vision
 
     def _start(self, phrase: str, n_ctx: int) -> tuple[tuple[int, ...], str, Tensor]:
         """A prompt's fixed tokens after the learned ones, its text, and its start."""

@@ -65,6 +65,8 @@ class ProGrad(Method):
     Config = ProGradConfig
     # Which part of the gradient is kept depends on the whole batch.
     mean_over_images = False
+    # Both of its gradients are taken within the loss.
+    scales_with_loss = False
     starts_at_zero_shot = False
     first_fraction = 0.3
 

@@ -254,7 +254,8 @@ def _check_weights(name: str, folder: Path) -> None:
         raise DataError(
             f"The model {name!r} has only pickled weights ({pickled[0].name}), which can run code "
             "when read; safetensors are needed. `shotfit convert` turns OpenAI and open_clip "
-            "weights into a folder with them."
+            "weights into a folder with them; weights of transformers that you trust can be "
+            "loaded and saved again there (save_pretrained)."
         )
     raise DataError(f"The model folder {folder} holds no safetensors weights.")
 

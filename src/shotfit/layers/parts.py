@@ -6,21 +6,22 @@ backward pass, where all must be as it was.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 
-_part = 0
+# Each thread has its own: several models may train at once.
+_part: ContextVar[int] = ContextVar("part", default=0)
 
 
 @contextmanager
 def part_of_pass(number: int) -> Iterator[None]:
     """Inside, part `number` of a pass is under way, counted from 0."""
-    global _part
-    before, _part = _part, number
+    before = _part.set(number)
     try:
         yield
     finally:
-        _part = before
+        _part.reset(before)
 
 
 def current_part() -> int:
     """The part under way; 0 for what is not taken in parts."""
-    return _part
+    return _part.get()

@@ -8,7 +8,7 @@ import pytest
 from shotfit.config import digest, from_dict, override, read_yaml, to_dict
 from shotfit.errors import UsageError
 from shotfit.experiment import Experiment
-from shotfit.recipe import Recipe, Stage, named_recipe, two_stage
+from shotfit.recipe import Overrides, Recipe, Stage, named_recipe, two_stage
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,16 @@ def test_identity_follows_the_config():
     assert Experiment(seed=2).id != Experiment().id
     assert Experiment(recipe=two_stage(first_fraction=0.5)).id != Experiment().id
     assert digest({"a": 1, "b": 2}) == digest({"b": 2, "a": 1})
+
+
+def test_an_option_is_the_same_run_however_it_is_written():
+    runs = {
+        Experiment(recipe=Overrides(options={"linear.views": views}).applied(two_stage())).id
+        for views in ("none", "None", None)
+    }
+    assert len(runs) == 1
+    numbers = [Overrides(options={"alpha": alpha}).applied(two_stage()) for alpha in ("4", 4)]
+    assert numbers[0] == numbers[1]
 
 
 def test_named_recipes():

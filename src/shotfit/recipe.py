@@ -92,9 +92,11 @@ class Overrides:
 
 
 def _plain(value: Any) -> Any:
-    """A number as a number: "4" and 4 must be the same run."""
+    """A number as a number and nothing as None: "4" and 4 must be the same run."""
     if not isinstance(value, str):
         return value
+    if value.lower() == "none":
+        return None
     try:
         return json.loads(value)
     except ValueError:

@@ -9,19 +9,14 @@ from speed.measuring import Case, Measured, Row, Settings
 def embedded(settings: Settings, known: dict[str, dict[str, Any]]) -> Measured:
     """The embedded model's whole fit, without the start of Python."""
     classes, per_shot = (6, 2) if settings.quick else (80, 300)
-    variants = [
-        (precision, views, threads)
-        for precision in ("fp32", "bf16")
-        for views in (None, VIEWS)
-        for threads in sorted({1, settings.threads})
-    ]
+    variants = [(precision, views) for precision in ("fp32", "bf16") for views in (None, VIEWS)]
     raw: dict[str, Any] = {}
     rows = []
-    for precision, views, threads in variants[:2] if settings.quick else variants:
+    for precision, views in variants[:2] if settings.quick else variants:
         job = settings.open(
             "ours",
             "fit",
-            **{"precision": precision, "threads": threads, "views": views},
+            **{"precision": precision, "views": views},
             task="animals",
             classes=classes,
             shots=4,
@@ -30,10 +25,9 @@ def embedded(settings: Settings, known: dict[str, dict[str, Any]]) -> Measured:
         with job:
             answer = job.measure(1)
         seconds = answer["seconds"][0]
-        name = f"{precision}, {f'{views} cached views' if views else 'default views'}"
-        name += f", {threads} thread" + ("s" if threads > 1 else "")
+        name = f"{precision}, {f'{views} cached views' if views else 'images encoded anew'}"
         raw[name] = answer
-        default = precision == "fp32" and views is None and threads == settings.threads
+        default = precision == "fp32" and views is None
         what = f"embedded fit, k=4, {classes} classes, M={per_shot}: {name}"
         rows.append(Row(what, seconds, "s", 25.0 if default else None, at_least=False))
     return Measured(rows, raw)

@@ -67,8 +67,8 @@ stopping-study: setup
 bench-speed: setup
 	@cd "$(SOURCE)" && PYTHONPATH=benchmarks "$(BIN)/python" -m speed $(ARGS)
 
-# How many cached views the second stage needs; keeps what is done and goes on when run again. On
-# two cores an hour.
+# How many cached views the second stage needs; keeps what is done and goes on when run again. Some
+# 40 minutes of one core.
 .PHONY: views-study
 views-study: setup
 	@$(RUN) "$(BIN)/python" benchmarks/views.py

@@ -2,6 +2,8 @@
 
 import platform
 import resource
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -44,6 +46,33 @@ def test_freed_memory_is_kept_inside_and_handed_back_by_the_outermost(size):
     later = use_and_free(300 * MB, 1)
     assert resident_bytes() - before < 50 * MB
     del stays, later
+
+
+# In a process of its own: a heap that has been trimmed has holes, which would be filled first.
+TAKEN = """
+import resource, torch
+from shotfit.memory import MB, kept_memory, take_in_advance
+
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+with kept_memory():
+    before = faults()
+    {}
+    taken = faults()
+    buffers = [torch.ones(MB // 4) for _ in range(100)]
+    print(taken - before, faults() - taken)
+"""
+
+
+@needs_glibc
+@pytest.mark.parametrize(("line", "first"), [("take_in_advance(200 * MB)", True), ("", False)])
+def test_memory_taken_in_advance_costs_no_page_faults_later(line, first):
+    command = [sys.executable, "-c", TAKEN.format(line)]
+    answer = subprocess.run(command, check=True, capture_output=True, text=True)
+    taking, later = map(int, answer.stdout.split())
+    pages = 100 * MB // resource.getpagesize()
+    assert (taking > pages, later > pages / 2) == (first, not first)
 
 
 def test_a_fit_keeps_memory_and_no_longer_than_itself(task):

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
+from shotfit.memory import free_memory_bytes, peak_memory_bytes, take_in_advance
 from shotfit.methods.base import Method
 from shotfit.training import TrainStep
 
@@ -135,6 +136,11 @@ class _Recorder:
             self._name(tower, name)
         # Kineto announces its start and end on standard error otherwise.
         os.environ.setdefault("KINETO_LOG_LEVEL", "99")
+        if not self.on_device:
+            # The recorder's notes come to lie where a step's buffers did, which must then move. If
+            # that were to memory new to the process, page faults would be most of what is seen.
+            most = free_memory_bytes(device) // 2
+            take_in_advance(min(most, peak_memory_bytes(device)))
         self._profile = profile(activities=activities)
         self._profile.start()
         self.running = True

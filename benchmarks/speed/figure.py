@@ -43,7 +43,7 @@ def _speedups(block: Any, rows: list[Mapping[str, Any]]) -> None:
     for place, row in zip(places, rows, strict=True):
         axes.plot([row["goal"]] * 2, [place - 0.42, place + 0.42], color=GOAL, linewidth=2.5)
         axes.annotate(
-            f"{row['value']:.2f} ×" if row["value"] < 10 else f"{row['value']:.0f} ×",
+            f"{row['value']:.2f} ×" if row["value"] < 10 else f"{row['value']:.1f} ×",
             (max(row["value"], row["goal"]), place),
             xytext=(6, 0),
             textcoords="offset points",

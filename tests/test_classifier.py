@@ -10,6 +10,7 @@ from conftest import shapes_dataset, tiny_clip
 from PIL import Image
 
 from shotfit.archive import CLASSES, CONFIG, WEIGHTS
+from shotfit.backbone import Backbone
 from shotfit.classifier import FewShotClassifier
 from shotfit.errors import DataError, UsageError
 from shotfit.methods.base import Method
@@ -185,13 +186,73 @@ def test_another_backbone_is_noticed(fitted, saved, checkpoint, tmp_path):
     other = shutil.copytree(checkpoint, tmp_path / "other")
     tiny_clip(seed=5).save_pretrained(other)
     settings = json.loads((saved / CONFIG).read_text())
-    settings["experiment"]["backbone"] = str(other)
+    settings["backbone_folder"] = str(other)
     from shotfit.archive import _checksum
 
     settings["checksum"] = _checksum(settings)
     (saved / CONFIG).write_text(json.dumps(settings))
     with pytest.raises(DataError, match="weights differ"):
         FewShotClassifier.from_pretrained(saved)
+
+
+def test_a_model_in_a_folder_is_found_from_anywhere_and_moves_along(
+    checkpoint, images, tmp_path, monkeypatch
+):
+    project = tmp_path / "project"
+    shutil.copytree(checkpoint, project / "clip")
+    monkeypatch.chdir(project)
+    fitted = FewShotClassifier("clip", RECIPE).fit(shapes_dataset(4), shots=2)
+    fitted.save_pretrained("fits/mine")
+    expected = fitted.predict_proba(images)
+    monkeypatch.chdir(tmp_path)
+    again = FewShotClassifier.from_pretrained(project / "fits" / "mine")
+    assert np.array_equal(again.predict_proba(images), expected)
+    # A copy that is saved elsewhere finds it too, and so does the whole project elsewhere.
+    again.save_pretrained(project / "fits" / "deeper" / "copy")
+    project.rename(tmp_path / "moved")
+    moved = FewShotClassifier.from_pretrained("moved/fits/deeper/copy")
+    assert np.array_equal(moved.predict_proba(images), expected)
+    shutil.rmtree("moved/clip")
+    with pytest.raises(DataError, match="was fitted with a model that is needed"):
+        FewShotClassifier.from_pretrained("moved/fits/mine")
+
+
+def test_a_revision_is_asked_of_the_hub_and_refused_elsewhere(
+    checkpoint, monkeypatch, tmp_path, shotfit
+):
+    import huggingface_hub
+
+    asked = []
+
+    def snapshot(name, revision, **_):
+        asked.append((name, revision))
+        return checkpoint
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot)
+    classifier = FewShotClassifier("org/clip", "zero_shot", revision="v2").fit(shapes_dataset(2))
+    FewShotClassifier.from_pretrained(classifier.save_pretrained(tmp_path / "saved"))
+    assert asked == [("org/clip", "v2")] * 2
+    with pytest.raises(UsageError, match="here already"):
+        Backbone.from_pretrained(str(checkpoint), "v2")
+    code, _, error = shotfit("fit", "digits", "--revision", "v2", "--out", str(tmp_path / "out"))
+    assert (code, "here already" in error) == (2, True)
+
+
+def test_what_is_uploaded_points_at_no_folder_beside_it(fitted, monkeypatch):
+    import huggingface_hub
+
+    settings = {}
+
+    class Api:
+        def create_repo(self, repository, **_):
+            return f"https://example.org/{repository}"
+
+        def upload_folder(self, repo_id, folder_path):
+            settings.update(json.loads((folder_path / CONFIG).read_text()))
+
+    monkeypatch.setattr(huggingface_hub, "HfApi", Api)
+    assert fitted.push_to_hub("me/mine").endswith("me/mine")
+    assert settings["backbone_folder"] is None
 
 
 def test_saving_over_something_else_is_refused(fitted, tmp_path):

@@ -1,7 +1,9 @@
 """A fitted classifier as a folder, and back: safetensors, JSON and a model card, no pickles."""
 
+import contextlib
 import hashlib
 import json
+import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +14,7 @@ import torch
 from safetensors import SafetensorError
 
 from shotfit import __version__
-from shotfit.backbone import Backbone
+from shotfit.backbone import EMBEDDED, Backbone
 from shotfit.config import from_dict, to_dict
 from shotfit.errors import DataError
 from shotfit.experiment import Experiment, pick_device
@@ -58,7 +60,7 @@ def save(fitted: Fitted, folder: Path) -> Path:
         # Written beside its place and then renamed, so that no crash leaves half a classifier.
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".shotfit-") as scratch:
             made = Path(scratch) / "made"
-            _write(fitted, made)
+            _write(fitted, made, _model_folder(fitted.method.backbone, folder))
             if folder.exists():
                 folder.rename(Path(scratch) / "previous")
             made.rename(folder)
@@ -83,10 +85,16 @@ def load(name: str, *, device: str | None, revision: str | None) -> Fitted:
     settings = read_settings(folder)
     state = _read_weights(folder)
     experiment = from_dict(Experiment, settings["experiment"])
-    backbone = Backbone.from_pretrained(experiment.backbone, experiment.revision)
+    model, beside = experiment.backbone, settings.get("backbone_folder")
+    if beside is not None and (folder / beside).is_dir():
+        model = str(folder / beside)
+    try:
+        backbone = Backbone.from_pretrained(model, experiment.revision)
+    except DataError as error:
+        raise DataError(f"{folder} was fitted with a model that is needed: {error}") from error
     if fingerprint(backbone) != settings["backbone_fingerprint"]:
         raise DataError(
-            f"The model {experiment.backbone!r} found here is not the one that {folder} was fitted "
+            f"The model {model!r} found here is not the one that {folder} was fitted "
             "with: its weights differ."
         )
     backbone = backbone.to(pick_device(device))
@@ -155,7 +163,8 @@ def push(fitted: Fitted, repository: str, *, private: bool) -> str:
     import huggingface_hub
 
     with tempfile.TemporaryDirectory() as scratch:
-        folder = save(fitted, Path(scratch) / "classifier")
+        folder = Path(scratch) / "classifier"
+        _write(fitted, folder, None)
         api = huggingface_hub.HfApi()
         url = api.create_repo(repository, private=private, exist_ok=True)
         api.upload_folder(repo_id=repository, folder_path=folder)
@@ -174,7 +183,18 @@ def fingerprint(backbone: Backbone) -> str:
     return digest.hexdigest()[:12]
 
 
-def _write(fitted: Fitted, folder: Path) -> None:
+def _model_folder(backbone: Backbone, folder: Path) -> str | None:
+    """Where the model lies as seen from `folder`, so that both can be used from anywhere and moved
+    together; None when it is embedded or comes from the hub."""
+    model = Path(backbone.name).expanduser()
+    if backbone.name in EMBEDDED or not model.is_dir():
+        return None
+    with contextlib.suppress(ValueError):  # on another drive
+        return Path(os.path.relpath(model.resolve(), folder.resolve())).as_posix()
+    return None
+
+
+def _write(fitted: Fitted, folder: Path, model_folder: str | None) -> None:
     folder.mkdir()
     method = fitted.method
     safetensors.torch.save_file(method.learned_state(), folder / WEIGHTS)
@@ -188,6 +208,7 @@ def _write(fitted: Fitted, folder: Path) -> None:
         "format": FORMAT,
         "shotfit": __version__,
         "backbone_fingerprint": fingerprint(method.backbone),
+        "backbone_folder": model_folder,
         "stages": [
             {"method": type(part).__module__.rsplit(".", 1)[1], "config": to_dict(part.config)}
             for part in _parts(method)

@@ -42,9 +42,11 @@ class FewShotClassifier:
         method: str | Recipe = "2sfs",
         *,
         seed: int = 1,
+        revision: str | None = None,
         device: str | None = None,
     ) -> None:
-        """`method` is "2sfs", "2sfs:lora", a method's name, or a complete recipe.
+        """`method` is "2sfs", "2sfs:lora", a method's name, or a complete recipe; `revision` a
+        branch, tag or commit of a `backbone` from the hub.
 
         Raises:
             UsageError: for an unknown method.
@@ -57,6 +59,7 @@ class FewShotClassifier:
             shots=None,
             seed=seed,
             backbone=backbone,
+            revision=revision,
             recipe=recipe,
         )
         self.device = pick_device(device)

@@ -43,7 +43,7 @@ def experiment_from(choices: dict[str, Any]) -> Experiment:
     if choices.get("draft"):
         data["draft"] = True
     values: dict[str, Any] = {"source": source, "data": data}
-    for key in ("shots", "seed", "backbone", "fewshot"):
+    for key in ("shots", "seed", "backbone", "revision", "fewshot"):
         if key in choices:
             values[key] = choices[key]
     values.setdefault("shots", None)

@@ -169,7 +169,8 @@ class Backbone(nn.Module):
         Only safetensors weights are read.
 
         Raises:
-            UsageError: for a model type that ShotFit has no towers for.
+            UsageError: for a model type that ShotFit has no towers for, and for a revision of
+                something else than a hub id.
             DataError: when the model cannot be found or read; the message says what to do.
         """
         folder = _find(name, revision)
@@ -249,15 +250,16 @@ def _quiet() -> Iterator[None]:
 def _check_weights(name: str, folder: Path) -> None:
     if any(folder.glob("*.safetensors")):
         return
+    # Of a hub repository, pickles are not even downloaded.
     pickled = sorted([*folder.glob("*.bin"), *folder.glob("*.pt")])
-    if pickled:
-        raise DataError(
-            f"The model {name!r} has only pickled weights ({pickled[0].name}), which can run code "
-            "when read; safetensors are needed. `shotfit convert` turns OpenAI and open_clip "
-            "weights into a folder with them; weights of transformers that you trust can be "
-            "loaded and saved again there (save_pretrained)."
-        )
-    raise DataError(f"The model folder {folder} holds no safetensors weights.")
+    found = (
+        f" but pickled ones ({pickled[0].name}), which can run code when read" if pickled else ""
+    )
+    raise DataError(
+        f"The model {name!r} has no safetensors weights in {folder}{found}. `shotfit convert` "
+        "turns OpenAI and open_clip weights into a folder with them; weights of transformers that "
+        "you trust can be loaded and saved again there (save_pretrained)."
+    )
 
 
 def _lacks_sentencepiece(folder: Path) -> bool:
@@ -278,10 +280,10 @@ def _family(model_type: str) -> Any:
 
 def _find(name: str, revision: str | None) -> Path:
     """The local folder that holds the model, fetched from the hub where needed and possible."""
-    if name in EMBEDDED:
-        return EMBEDDED[name]
-    folder = Path(name).expanduser()
+    folder = EMBEDDED.get(name, Path(name).expanduser())
     if folder.is_dir():
+        if revision is not None:
+            raise UsageError(f"A revision is of a hub id; {name!r} is here already.")
         if not (folder / "config.json").is_file():
             raise DataError(f"The folder {folder} holds no config.json, so no model.")
         return folder

@@ -28,6 +28,9 @@ def fit(
     backbone: Annotated[
         str | None, typer.Option(help="Hub id, folder, or iconclip. [default: iconclip]")
     ] = None,
+    revision: Annotated[
+        str | None, typer.Option(help="Branch, tag or commit of a hub id. [default: its newest]")
+    ] = None,
     setting: Annotated[
         str | None,
         typer.Option(
@@ -102,6 +105,7 @@ def fit(
         "shots": shots,
         "seed": seed,
         "backbone": backbone,
+        "revision": revision,
         "setting": setting,
         "iters_per_shot": iters_per_shot,
         "first_fraction": first_fraction,

@@ -17,6 +17,7 @@ from torch.nn import functional as F
 from transformers import CLIPModel
 
 from shotfit.backbone import Backbone
+from shotfit.errors import DataError
 from shotfit.methods.base import TaskFacts, TrainConfig
 from shotfit.methods.layernorm import LayerNorm
 from shotfit.methods.linear import LinearClassifier
@@ -240,3 +241,13 @@ def test_two_stage_budget(facts_shots):
     first, second = plan(two_stage(), facts)
     assert first[2][0].iterations == 180 * facts_shots
     assert second[2][0].iterations == 120 * facts_shots
+
+
+def test_a_tokenizer_of_another_model_is_noticed():
+    backbone = make_backbone()
+    plain = backbone.tokenizer
+    backbone.tokenizer = lambda texts: {
+        "input_ids": [[*ids[:1], VOCABULARY, *ids[1:]] for ids in plain(texts)["input_ids"]]
+    }
+    with pytest.raises(DataError, match=f"another model's: .* token {VOCABULARY}, .* {VOCABULARY}"):
+        backbone.encode_text(["a red square"])

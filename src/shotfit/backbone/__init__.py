@@ -112,7 +112,8 @@ class Backbone(nn.Module):
         text, which must be there as placeholders.
 
         Raises:
-            DataError: when a text is longer than the tower reads.
+            DataError: when a text is longer than the tower reads, or the tokenizer gives it a
+                token that the tower does not know.
         """
         unique = tuple(dict.fromkeys(texts))
         if not unique:
@@ -148,7 +149,13 @@ class Backbone(nn.Module):
             limit = TEXT_BYTES // (4 * groups * self.text.token_bytes)
             pending: list[list[list[int]]] = [[]]
             used = 0
-            for tokens in self.tokenize(unique):
+            known = self.text.token_embedding.num_embeddings
+            for text, tokens in zip(unique, self.tokenize(unique), strict=True):
+                if max(tokens) >= known:
+                    raise DataError(
+                        f"The tokenizer of {self.name!r} is another model's: it gives {text!r} the "
+                        f"token {max(tokens)}, and the model knows {known} tokens."
+                    )
                 used += len(tokens)
                 if used > limit and pending[-1]:
                     pending.append([])

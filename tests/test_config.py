@@ -1,11 +1,11 @@
 """Strict configs: round trips, conversions, did-you-mean."""
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pytest
 
-from shotfit.config import digest, from_dict, override, read_yaml, to_dict
+from shotfit.config import Must, digest, from_dict, override, read_yaml, to_dict
 from shotfit.errors import UsageError
 from shotfit.experiment import Experiment
 from shotfit.recipe import Overrides, Recipe, Stage, named_recipe, two_stage
@@ -14,6 +14,9 @@ from shotfit.recipe import Overrides, Recipe, Stage, named_recipe, two_stage
 @dataclass(frozen=True)
 class Inner:
     rate: float = 0.1
+
+
+Half = Annotated[float, Must("lie in the half", lambda value: value <= 0.5)]
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,8 @@ class Options:
     inner: Inner = field(default_factory=Inner)
     extra: dict[str, Any] = field(default_factory=dict)
     flag: bool = False
+    share: Half | None = None
+    shares: tuple[Half, ...] = ()
 
 
 def test_round_trip():
@@ -49,6 +54,10 @@ def test_strings_are_parsed_as_a_command_line_gives_them():
         ({"inner": {"rat": 1}}, "Did you mean 'rate'"),
         ({"names": 3}, "must be a list"),
         ({"ratio": "much"}, "Options.ratio"),
+        ({"ratio": "nan"}, "finite"),
+        ({"count": "inf"}, "finite"),
+        ({"share": 1.5}, "Options.share must lie in the half, got 1.5"),
+        ({"shares": "0.1, 2"}, "Options.shares must lie in the half, got 2"),
     ],
 )
 def test_what_does_not_fit_is_refused(values, message):

@@ -1,5 +1,6 @@
 """What every method must keep, alone and as a first stage: newcomers are tested by being there."""
 
+import contextlib
 import dataclasses
 import itertools
 import random
@@ -16,7 +17,16 @@ from shotfit.evaluation import evaluate
 from shotfit.methods import get_method, list_methods
 from shotfit.methods.base import Method, TaskFacts, TrainConfig
 from shotfit.methods.linear import LinearClassifier
-from shotfit.recipe import Recipe, Stage, adapt, one_stage, plan, two_stage
+from shotfit.recipe import (
+    Overrides,
+    Recipe,
+    Stage,
+    adapt,
+    named_recipe,
+    one_stage,
+    plan,
+    two_stage,
+)
 from shotfit.training import train
 
 FACTS = TaskFacts("shapes", "base_to_novel", shots=4, classes=3, images=12)
@@ -27,11 +37,12 @@ UNSEEN = ("yellow", "purple")
 EPS = 1e-5
 
 
-def build(name, task, *, seed=1, family="clip"):
+def build(name, task, *, seed=1, family="clip", **options):
     """A fresh method after setup, as a run would make it."""
     method = get_method(name)(
         make_backbone(family=family),
         get_method(name).published_config(FACTS),
+        **options,
         generator=torch.Generator().manual_seed(seed),
     )
     support = make_support(task)
@@ -45,8 +56,8 @@ def short(name, iterations=3):
     return [dataclasses.replace(t, iterations=iterations, epochs=None) for t in trainings]
 
 
-def fit(name, task, iterations=3):
-    method, support = build(name, task)
+def fit(name, task, iterations=3, **options):
+    method, support = build(name, task, **options)
     for phase, config in enumerate(short(name, iterations)):
         method.begin_phase(phase)
         for _ in train(method, support, config):
@@ -137,6 +148,73 @@ def test_starts_at_zero_shot_where_it_says_so(name, task):
         logits_of(method, names), logits_of(zero_shot, names), rtol=1e-4, atol=EPS
     )
     assert same == method.starts_at_zero_shot
+
+
+@methods
+def test_the_template_matters_where_it_says_so(name, task):
+    fitted = [fit(name, task, template=text)[0] for text in ("a photo of a {}.", "{} of a photo.")]
+    one, other = (logits_of(method, NAMES) for method in fitted)
+    assert torch.equal(one, other) != get_method(name).uses_template
+
+
+@methods
+def test_numbers_that_are_none_are_refused(name):
+    """Ranges are part of a config, so that a plan finds what is out of them."""
+    kind = get_method(name).Config
+    for field in dataclasses.fields(kind):
+        for number in ("nan", "inf", "-inf"):
+            with contextlib.suppress(UsageError):
+                value = getattr(from_dict(kind, {field.name: number}), field.name)
+                # A word to some options, a list of words to others.
+                assert not isinstance(value, int | float), (field.name, number)
+
+
+OUT_OF_RANGE = [
+    "coop n_ctx=0",
+    "cocoop reduction=0",
+    "cocoop pairs_at_once=0",
+    "kgcoop weight=-1",
+    "kgcoop target_template=photo",
+    "prograd temperature=0",
+    "ivlp prompt_depth=0",
+    "maple n_ctx=0",
+    "mma scale=0",
+    "lora rank=0",
+    "clip_lora rank=0",
+    "clip_adapter template={x}",
+    "tip_adapter passes=0",
+    "tip_adapter templates=x",
+    "taskres templates={}{}",
+    "plot_pp n_prompts_vision=0",
+    "plot_pp eps=0",
+    "plot_pp max_iterations=0",
+    "lp_pp epochs=0",
+    "2sfs linear.views=0",
+    "2sfs training.batch_size=0",
+    "2sfs training.lr=-1",
+    "2sfs training.iterations=-5",
+    "2sfs training.epochs=0",
+    "2sfs training.micro_batch=inf",
+    "zero_shot linear.views=0",
+    "zero_shot training.lr=-1",
+]
+
+
+@pytest.mark.parametrize("case", OUT_OF_RANGE)
+def test_values_out_of_range_are_refused_before_anything_is_loaded(case):
+    name, option = case.split()
+    with pytest.raises(UsageError, match="must"):
+        key, _, value = option.partition("=")
+        plan(Overrides(options={key: value}).applied(named_recipe(name)), FACTS)
+
+
+def test_a_budget_that_leaves_a_stage_without_training_is_refused():
+    facts = dataclasses.replace(FACTS, shots=1)
+    with pytest.raises(UsageError, match="leaves 0 iterations"):
+        plan(two_stage(iters_per_shot=1), facts)
+    with pytest.raises(UsageError, match="iters_per_shot must be at least 1"):
+        Overrides({"iters_per_shot": 0}).applied(two_stage())
+    assert [t.iterations for _, _, (t,) in plan(two_stage(iters_per_shot=2), facts)] == [1, 1]
 
 
 @trained

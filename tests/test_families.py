@@ -47,7 +47,7 @@ def test_the_command_line_says_so(sigmoid, shotfit, checkpoint, tmp_path, recipe
     out = tmp_path / "out"
     code, _, err = shotfit(
         *["fit", "digits", "--method", recipe, "--backbone", checkpoint, "--out", out],
-        *["--shots", 1, "--iters-per-shot", 1, "--quiet"],
+        *["--shots", 1, "--quiet"],
     )
     assert code == 2
     assert "works with siglip models only" in err

@@ -4,7 +4,6 @@ import platform
 import resource
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -19,36 +18,33 @@ CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 needs_glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="glibc's settings")
 
 
+# Each in a process of its own: the heap of this one has holes of all sizes that tests have left,
+# and they would be filled first.
+KEPT = """
+from pathlib import Path
+import torch
+from shotfit.memory import MB, kept_memory
+
 def resident_bytes():
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
-
 def use_and_free(size, count):
-    """Buffers filled and freed, behind one that stays: only from the middle of the heap."""
+    # Buffers filled and freed, behind one that stays: only from the middle of the heap.
     buffers = [torch.ones(size // 4) for _ in range(count)]
     stays = torch.ones(MB // 4)
     del buffers
     return stays
 
-
-@needs_glibc
-@pytest.mark.parametrize("size", [MB, 40 * MB])
-def test_freed_memory_is_kept_inside_and_handed_back_by_the_outermost(size):
+before = resident_bytes()
+with kept_memory():
     with kept_memory():
-        pass  # Hands back what the tests before have left.
-    before = resident_bytes()
-    with kept_memory():
-        with kept_memory():
-            stays = use_and_free(size, 200 * MB // size)
-        assert resident_bytes() - before > 150 * MB
-    assert resident_bytes() - before < 50 * MB
-    # And from then on as ever: what is larger than any hole that the heap has is mapped.
-    later = use_and_free(300 * MB, 1)
-    assert resident_bytes() - before < 50 * MB
-    del stays, later
-
-
-# In a process of its own: a heap that has been trimmed has holes, which would be filled first.
+        stays = use_and_free({size}, 200 * MB // {size})
+    inside = resident_bytes() - before
+outside = resident_bytes() - before
+# And from then on as ever: what is larger than any hole that the heap has is mapped.
+later = use_and_free(300 * MB, 1)
+print(inside, outside, resident_bytes() - before)
+"""
 TAKEN = """
 import resource, torch
 from shotfit.memory import MB, kept_memory, take_in_advance
@@ -58,19 +54,32 @@ def faults():
 
 with kept_memory():
     before = faults()
-    {}
+    {line}
     taken = faults()
     buffers = [torch.ones(MB // 4) for _ in range(100)]
     print(taken - before, faults() - taken)
 """
 
 
+def printed_by(script, **values):
+    command = [sys.executable, "-c", script.format(**values)]
+    answer = subprocess.run(command, check=True, capture_output=True, text=True)
+    return [int(word) for word in answer.stdout.split()]
+
+
+@needs_glibc
+@pytest.mark.parametrize("size", [MB, 40 * MB])
+def test_freed_memory_is_kept_inside_and_handed_back_by_the_outermost(size):
+    inside, outside, later = printed_by(KEPT, size=size)
+    assert inside > 150 * MB
+    assert outside < 50 * MB
+    assert later < 50 * MB
+
+
 @needs_glibc
 @pytest.mark.parametrize(("line", "first"), [("take_in_advance(200 * MB)", True), ("", False)])
 def test_memory_taken_in_advance_costs_no_page_faults_later(line, first):
-    command = [sys.executable, "-c", TAKEN.format(line)]
-    answer = subprocess.run(command, check=True, capture_output=True, text=True)
-    taking, later = map(int, answer.stdout.split())
+    taking, later = printed_by(TAKEN, line=line)
     pages = 100 * MB // resource.getpagesize()
     assert (taking > pages, later > pages / 2) == (first, not first)
 

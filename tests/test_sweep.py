@@ -299,7 +299,7 @@ def test_template_and_few_shot_lists_are_part_of_a_run():
     assert other.data["template"] == "a {}."
     # Records from before the field keep their identity.
     assert "fewshot" not in plain.plain()
-    with pytest.raises(UsageError, match="one {}"):
+    with pytest.raises(UsageError, match="hold {} once"):
         expand(["coop"], ["digits"], template="specific")
 
 

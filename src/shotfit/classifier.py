@@ -15,7 +15,7 @@ from shotfit import archive
 from shotfit.backbone.int8 import quantize
 from shotfit.data.accepted import as_dataset
 from shotfit.data.checks import check_names
-from shotfit.data.dataset import Dataset, Example, Split, make_task
+from shotfit.data.dataset import Dataset, make_task, select_classes
 from shotfit.data.images import ImageSource
 from shotfit.data.listing import list_images
 from shotfit.data.loading import Loading, memory_bytes
@@ -283,12 +283,12 @@ class FewShotClassifier:
         known = [label for label, row in enumerate(rows) if row >= 0]
         unknown = [label for label, row in enumerate(rows) if row < 0]
         if not unknown:
-            return evaluate(self.method, {"all": _part(dataset, examples, known)})
+            return evaluate(self.method, {"all": select_classes(examples, dataset, known)})
         if not known:
-            return evaluate(self.method, {"all": _part(dataset, examples, unknown)})
+            return evaluate(self.method, {"all": select_classes(examples, dataset, unknown)})
         tests = {
-            "base": _part(dataset, examples, known),
-            "novel": _part(dataset, examples, unknown),
+            "base": select_classes(examples, dataset, known),
+            "novel": select_classes(examples, dataset, unknown),
         }
         return evaluate(self.method, tests)
 
@@ -387,17 +387,3 @@ class FewShotClassifier:
         if isinstance(images, Sequence) and not isinstance(images, bytes):
             return list(images), False
         return [images], True
-
-
-def _part(dataset: Dataset, examples: Sequence[Example], labels: Sequence[int]) -> Split:
-    position = {label: index for index, label in enumerate(labels)}
-    return Split(
-        classnames=tuple(dataset.classnames[label] for label in labels),
-        examples=tuple(
-            Example(example.key, position[example.label], example.image)
-            for example in examples
-            if example.label in position
-        ),
-        template=dataset.template,
-        draft=dataset.draft,
-    )

@@ -7,17 +7,34 @@ misspelt key is an error with a suggestion wherever it is written.
 import dataclasses
 import hashlib
 import json
+import math
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import yaml
 
 from shotfit.errors import UsageError, unknown_name
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Must:
+    """What an option must be besides its type, as in `Annotated[int, Must(...)]`."""
+
+    be: str
+    """The requirement as it ends "NAME must ..."."""
+    holds: Callable[[Any], bool]
+
+
+Count = Annotated[int, Must("be at least 1", lambda value: value >= 1)]
+NotNegativeInt = Annotated[int, Must("not be negative", lambda value: value >= 0)]
+Positive = Annotated[float, Must("be above 0", lambda value: value > 0)]
+NotNegative = Annotated[float, Must("not be negative", lambda value: value >= 0)]
 
 
 def to_dict(config: Any) -> dict[str, Any]:
@@ -29,9 +46,10 @@ def from_dict(cls: type[T], values: Mapping[str, Any]) -> T:
     """A `cls` from plain values.
 
     Raises:
-        UsageError: for an unknown key (with the nearest known one) or a value of a wrong type.
+        UsageError: for an unknown key (with the nearest known one), or a value of a wrong type or
+            out of its range.
     """
-    hints = typing.get_type_hints(cls)
+    hints = typing.get_type_hints(cls, include_extras=True)
     known = {field.name for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
     for key in values:
         if key not in known:
@@ -88,6 +106,12 @@ def _convert(where: str, hint: Any, value: Any) -> Any:
     """`value` as type `hint`, accepting what YAML, JSON and command lines make of it."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any:
+        return value
+    if origin is Annotated:
+        value = _convert(where, arguments[0], value)
+        for must in arguments[1:]:
+            if not must.holds(value):
+                raise UsageError(f"{where} must {must.be}, got {value!r}.")
         return value
     if origin in (typing.Union, types.UnionType):
         return _convert_union(where, arguments, value)
@@ -148,6 +172,8 @@ def _convert_scalar(where: str, hint: Any, value: Any) -> Any:
         number = float(value)
     except ValueError:
         raise wrong from None
+    if not math.isfinite(number):
+        raise UsageError(f"{where} must be a finite number, got {value!r}.")
     if hint is int:
         if number != int(number):
             raise wrong

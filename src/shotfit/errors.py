@@ -19,6 +19,9 @@ class DataError(ValueError):
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> UsageError:
     """The error for a name that is not among the `known` ones, with the nearest as a suggestion."""
     known = sorted(known)
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
+    if not known:
+        return UsageError(f"Unknown {kind} {name!r}: there is none at all.")
+    lower = {word.lower(): word for word in known}
+    near = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.5)
+    hint = f" Did you mean {lower[near[0]]!r}?" if near else ""
     return UsageError(f"Unknown {kind} {name!r}.{hint} Known: {', '.join(known)}.")

@@ -196,9 +196,22 @@ def support_set(
 
 
 def pick_device(device: str | None = None) -> torch.device:
-    """The device asked for; without a wish the first accelerator, else the CPU."""
+    """The device asked for; without a wish the first accelerator, else the CPU.
+
+    Raises:
+        UsageError: for what is no device, and an accelerator that is not here.
+    """
     if device is not None:
-        return torch.device(device)
+        try:
+            chosen = torch.device(device)
+            torch.empty(0, device=chosen)
+        # PyTorch asserts where it was built without CUDA.
+        except (RuntimeError, AssertionError, NotImplementedError) as error:
+            there = [f"cuda:{number}" for number in range(torch.cuda.device_count())]
+            raise UsageError(
+                f"There is no device {device!r} here; there is {', '.join(['cpu', *there])}."
+            ) from error
+        return chosen
     if torch.cuda.is_available():
         return torch.device("cuda")
     return torch.device("cpu")

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
+from shotfit.errors import DataError
 from shotfit.memory import free_memory_bytes, peak_memory_bytes, take_in_advance
 from shotfit.methods.base import Method
 from shotfit.training import TrainStep
@@ -106,8 +107,15 @@ class Profile:
         return "\n\n".join(blocks) or "No update was recorded: nothing to profile."
 
     def save_trace(self, path: Path) -> None:
-        """Writes the recorded updates as a JSON trace, for chrome://tracing or Perfetto."""
-        path.write_text(json.dumps({"traceEvents": self._events}), encoding="utf-8")
+        """Writes the recorded updates as a JSON trace, for chrome://tracing or Perfetto.
+
+        Raises:
+            DataError: when the file cannot be written.
+        """
+        try:
+            path.write_text(json.dumps({"traceEvents": self._events}), encoding="utf-8")
+        except OSError as error:
+            raise DataError(f"Cannot write the trace {path}: {error}") from error
 
 
 @dataclass

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 
 from shotfit.backbone import Backbone
-from shotfit.config import from_dict, override
+from shotfit.config import Count, from_dict, override
 from shotfit.data.loading import SupportSet
 from shotfit.errors import UsageError, unknown_name
 from shotfit.methods import get_method, list_methods
@@ -47,7 +47,7 @@ class Recipe:
     """
 
     stages: tuple[Stage, ...]
-    iters_per_shot: int = 300
+    iters_per_shot: Count = 300
     first_fraction: float | Literal["auto"] | None = None
     budget: Literal["published", "shared"] = "published"
 
@@ -68,7 +68,8 @@ class Overrides:
         """`recipe` with these changes.
 
         Raises:
-            UsageError: for a key that is of no such form, or a field that a recipe does not have.
+            UsageError: for a key that is of no such form, an option that the training or the second
+                stage does not have, or a field that a recipe does not have.
         """
         groups: dict[str, dict[str, Any]] = {"training": {}, "linear": {}, "": {}}
         for key, value in self.options.items():
@@ -79,6 +80,9 @@ class Overrides:
                     "the training's of every stage, the second stage's."
                 )
             groups[group][name] = _plain(value)
+        # A stage that is not there does not look at its options.
+        override(LinearConfig(), groups["linear"])
+        override(TrainConfig(), groups["training"])
         stages = tuple(
             dataclasses.replace(
                 stage,
@@ -129,6 +133,9 @@ def named_recipe(name: str, **options: Any) -> Recipe:
     """
     kind, _, first = name.partition(":")
     if kind.lower() == "2sfs":
+        if first.replace("-", "_") in FORMS:
+            stage = FORMS[first.replace("-", "_")]
+            raise UsageError(f"{first} is a form of {stage.method}, which is no first stage.")
         get_method(first or "layernorm")
         return two_stage((first or "layernorm").replace("-", "_"), **options)
     key = name.replace("-", "_")
@@ -261,7 +268,16 @@ def _first_stage(
 
 
 def _spread(trainings: tuple[TrainConfig, ...], total: int) -> tuple[TrainConfig, ...]:
-    """The phases with `total` iterations shared among them."""
+    """The phases with `total` iterations shared among them.
+
+    Raises:
+        UsageError: when a phase would be left without any.
+    """
+    if total < len(trainings):
+        raise UsageError(
+            f"The budget leaves {total} iterations for {len(trainings)} phase(s) of training: give "
+            "more iterations per shot (M), more shots, or another share (alpha)."
+        )
     shares = [total // len(trainings) + (n < total % len(trainings)) for n in range(len(trainings))]
     return tuple(
         dataclasses.replace(training, iterations=share, epochs=None)

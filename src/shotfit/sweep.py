@@ -22,6 +22,7 @@ from shotfit.config import from_dict
 from shotfit.data import locate
 from shotfit.data.benchmarks import benchmarks, find_benchmark
 from shotfit.data.sources.demo import list_tasks
+from shotfit.data.template import check_template
 from shotfit.errors import UsageError, unknown_name
 from shotfit.experiment import Experiment, environment, run
 from shotfit.recipe import Overrides, named_recipe
@@ -87,12 +88,8 @@ def expand(
 
 
 def _check_template(template: str | None, source: str) -> None:
-    named = source == "coop" and template in ("generic", "specific")
-    if template is not None and not named and template.count("{}") != 1:
-        raise UsageError(
-            f"The template {template!r} must hold one {{}} for the class name"
-            f"{' or be generic or specific' if source == 'coop' else ''}."
-        )
+    if template is not None and not (source == "coop" and template in ("generic", "specific")):
+        check_template(template)
 
 
 def find_datasets(name: str) -> list[tuple[str, dict[str, Any]]]:

@@ -57,6 +57,8 @@ def parameters(backbone, name, dataset="caltech101", setting="base_to_novel", **
 COUNTS = [
     ("coop", {}, 2048, 3072),
     ("coop", {"setting": "all_to_all"}, 8192, 12288),
+    ("coop", {"n_ctx": 2}, 1024, 1536),
+    ("coop", {"n_ctx": 8, "ctx_init": None}, 4096, 6144),
     # The hidden layer has 768 / 16 = 48 units on ViT-L/14.
     ("cocoop", {}, 35360, 3072 + 768 * 48 + 48 + 48 * 768 + 768),
     ("kgcoop", {}, 2048, 3072),
@@ -74,6 +76,11 @@ COUNTS = [
 def test_trainable_parameters(name, options, base, large):
     assert parameters(vit_b16(), name, **options) == base
     assert parameters(vit_l14(), name, **options) == large
+
+
+def test_more_tokens_than_the_phrase_has_are_refused():
+    with pytest.raises(UsageError, match="cannot start 16 learned ones.*ctx_init=none"):
+        parameters(vit_b16(), "coop", n_ctx=16)
 
 
 class Names:

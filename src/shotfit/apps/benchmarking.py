@@ -13,6 +13,7 @@ from shotfit.apps.live import live_view
 from shotfit.cluster import RayOptions
 from shotfit.estimate import RunEstimate, check_runs, estimate_runs
 from shotfit.experiment import Experiment
+from shotfit.recipe import FORMS
 from shotfit.records import Record, load_records
 from shotfit.sweep import SweepStep, run_all
 
@@ -163,10 +164,13 @@ def dataset_name(experiment: Experiment) -> str:
 
 def method_name(experiment: Experiment) -> str:
     """The word that means a run's recipe, as `named_recipe` takes it."""
-    first, *second = (stage.method for stage in experiment.recipe.stages)
-    if not second:
-        return first
-    return "2sfs" if first == "layernorm" else f"2sfs:{first}"
+    stage, *second = experiment.recipe.stages
+    if second:
+        return "2sfs" if stage.method == "layernorm" else f"2sfs:{stage.method}"
+    for name, form in FORMS.items():
+        if stage.method == form.method and form.options.items() <= stage.options.items():
+            return name
+    return stage.method
 
 
 def describe(experiment: Experiment) -> str:

@@ -11,13 +11,15 @@ from shotfit.classifier import FewShotClassifier
 from shotfit.config import from_dict, to_dict
 from shotfit.data import load_dataset, locate
 from shotfit.data.loading import Loading, memory_bytes
+from shotfit.data.template import check_template
 from shotfit.errors import UsageError
 from shotfit.execution import determinism
 from shotfit.experiment import Experiment, run
+from shotfit.methods import get_method
 from shotfit.methods.base import Method
 from shotfit.profiling import Profile
 from shotfit.progress import fit_progress
-from shotfit.recipe import Observe, Overrides, named_recipe
+from shotfit.recipe import Observe, Overrides, Recipe, named_recipe
 from shotfit.training import TrainStep
 
 BUDGET = ("iters_per_shot", "first_fraction", "budget")
@@ -37,8 +39,7 @@ def experiment_from(choices: dict[str, Any]) -> Experiment:
         raise UsageError("Say what to learn from: a folder, a manifest or an embedded task.")
     source, data = locate(str(choices["data"]))
     if "template" in choices:
-        if "{}" not in choices["template"]:
-            raise UsageError("A template needs {} where the class name goes.")
+        check_template(choices["template"])
         data["template"] = choices["template"]
     if choices.get("draft"):
         data["draft"] = True
@@ -49,12 +50,41 @@ def experiment_from(choices: dict[str, Any]) -> Experiment:
     values.setdefault("shots", None)
     values["setting"] = str(choices.get("setting", "all_to_all")).replace("-", "_")
     execution = {f"training.{key}": choices[key] for key in EXECUTION if key in choices}
+    given = parse_pairs(choices.get("option"))
+    for key in given.keys() & execution.keys():
+        flag = "--" + key.removeprefix("training.").replace("_", "-")
+        raise UsageError(f"Both {flag} and -o {key} are given: leave out one.")
     overrides = Overrides(
-        {key: choices[key] for key in BUDGET if key in choices},
-        {**parse_pairs(choices.get("option")), **execution},
+        {key: choices[key] for key in BUDGET if key in choices}, {**given, **execution}
     )
     recipe = overrides.applied(named_recipe(choices.get("method", "2sfs")))
+    _check_used(choices, overrides, recipe)
     return from_dict(Experiment, {**values, "recipe": recipe})
+
+
+def _check_used(choices: dict[str, Any], overrides: Overrides, recipe: Recipe) -> None:
+    """Refuses what would change nothing. A grid's options are for many methods, a fit's for one."""
+    first = recipe.stages[0].method
+    if "template" in choices and not get_method(first).uses_template:
+        raise UsageError(
+            f"{first} learns the words around the class name and reads no template; it starts "
+            "from its own phrase (shotfit list-methods, docs/papers.md)."
+        )
+    if len(recipe.stages) == 2:
+        return
+    idle = [key for key in overrides.options if key.startswith("linear.")]
+    if "first_fraction" in choices:
+        idle.append("--first-fraction")
+    if idle:
+        raise UsageError(
+            f"{first} alone has no second stage for {', '.join(idle)} to act on; "
+            f"2sfs:{first} has one."
+        )
+    if "iters_per_shot" in choices and recipe.budget == "published":
+        raise UsageError(
+            f"{first} alone trains its published updates, whatever --iters-per-shot says; add "
+            "--budget shared to train M iterations a shot."
+        )
 
 
 def fit_and_save(
@@ -118,6 +148,8 @@ def _both(progress: Observe | None, recording: Profile | None) -> Observe | None
 
 def _resolved(experiment: Experiment, choices: dict[str, Any]) -> dict[str, Any]:
     recipe = experiment.recipe
+    # What has no effect would be refused when the file is read again.
+    counts = len(recipe.stages) == 2 or recipe.budget == "shared"
     return {
         **choices,
         "method": choices.get("method", "2sfs"),
@@ -125,6 +157,6 @@ def _resolved(experiment: Experiment, choices: dict[str, Any]) -> dict[str, Any]
         "seed": experiment.seed,
         "backbone": experiment.backbone,
         "setting": experiment.setting,
-        "iters_per_shot": recipe.iters_per_shot,
+        **({"iters_per_shot": recipe.iters_per_shot} if counts else {}),
         "budget": recipe.budget,
     }

@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Sequence
 
 from shotfit.data.dataset import Split
+from shotfit.data.template import check_template
 from shotfit.errors import DataError, UsageError
 
 
@@ -26,8 +27,10 @@ def check_split(split: Split) -> None:
 
     Raises:
         DataError: naming the first class that cannot be used.
+        UsageError: for a template without a place for the name.
     """
     check_names(split.classnames)
+    check_template(split.template)
     doubled = sorted({name for name in split.classnames if split.classnames.count(name) > 1})
     if doubled:
         warnings.warn(

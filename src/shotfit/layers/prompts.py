@@ -61,7 +61,7 @@ def text_context(
     if not 0 < count <= len(embeddings):
         raise UsageError(
             f"The phrase {phrase!r} has {len(embeddings)} tokens and cannot start {count} learned "
-            "ones. Give a longer ctx_init or a smaller n_ctx."
+            "ones. Give a longer ctx_init, ctx_init=none to start at random, or a smaller n_ctx."
         )
     return TextContext(phrase, embeddings[:count].clone())
 

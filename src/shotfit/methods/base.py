@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from shotfit.backbone import Backbone
+from shotfit.config import Count, NotNegative, NotNegativeInt
 from shotfit.data.dataset import TEMPLATE, Setting
 from shotfit.data.loading import Batch, SupportSet
 from shotfit.data.prompts import benchmark_key
@@ -65,23 +66,23 @@ class TrainConfig:
     """
 
     optimizer: Literal["adamw", "adam", "sgd"] = "adamw"
-    lr: float = 2e-4
-    weight_decay: float = 1e-2
-    momentum: float = 0.9
-    eps: float = 1e-8
-    batch_size: int = 32
+    lr: NotNegative = 2e-4
+    weight_decay: NotNegative = 1e-2
+    momentum: NotNegative = 0.9
+    eps: NotNegative = 1e-8
+    batch_size: Count = 32
     drop_last: bool = False
-    iterations: int | None = None
-    epochs: int | None = None
+    iterations: Count | None = None
+    epochs: Count | None = None
     # "cosine" falls at every iteration, "cosine_per_epoch" as Dassl's schedule does.
     schedule: Literal["cosine", "cosine_per_epoch", "constant"] = "cosine"
-    lr_min: float = 1e-6
-    warmup_epochs: int = 0
-    warmup_lr: float = 1e-5
+    lr_min: NotNegative = 1e-6
+    warmup_epochs: NotNegativeInt = 0
+    warmup_lr: NotNegative = 1e-5
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     # Images per forward pass: gradients add up to the whole batch's, in less memory. "auto" takes
     # as many as the memory that is free now should hold.
-    micro_batch: int | Literal["auto"] | None = None
+    micro_batch: Count | Literal["auto"] | None = None
     # Compute activations of the image tower again in the backward pass: a third more arithmetic,
     # a tenth of the memory.
     checkpointing: bool = False
@@ -140,6 +141,8 @@ class Method(nn.Module):
     mean_over_images: ClassVar[bool] = True
     # The loss takes no gradients itself, which the scale that fp16 needs would not reach.
     scales_with_loss: ClassVar[bool] = True
+    # The prompt is the task's template; methods that learn it start from a phrase of their own.
+    uses_template: ClassVar[bool] = True
     # Passes of the image tower that an image takes.
     image_passes: int = 1
     # Bounds of the training crop's share of the image's area.

@@ -26,6 +26,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from shotfit.data.prompts import specific_templates
+from shotfit.data.template import Template
 from shotfit.errors import UsageError
 from shotfit.layers.adapters import Bottleneck
 from shotfit.methods.base import (
@@ -47,7 +48,7 @@ class CLIPAdapterConfig:
     """Share r of the adapter in the mixture, between 0 and 1."""
     reduction: int = 4
     """How many times narrower than the embedding the bottleneck is."""
-    template: str | None = None
+    template: Template | None = None
     """Prompt template; none means the task's own."""
 
 

@@ -25,6 +25,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from shotfit.config import Count
 from shotfit.layers.prompts import random_linear, text_context
 from shotfit.methods.base import (
     ClassEmbeddings,
@@ -42,9 +43,9 @@ class CoCoOpConfig:
 
     ctx_init: str = "a photo of a"
     """The phrase that the learned tokens start from, one for each of its tokens."""
-    reduction: int = 16
+    reduction: Count = 16
     """The joint dimension over the width of the hidden layer of h."""
-    pairs_at_once: int = 2048
+    pairs_at_once: Count = 2048
     """Image-class pairs embedded at once at inference: bounds memory, changes no number."""
 
 
@@ -52,6 +53,7 @@ class CoCoOp(Method):
     """CoCoOp (see the module's docstring)."""
 
     Config = CoCoOpConfig
+    uses_template = False
     starts_at_zero_shot = False
     first_fraction = 0.3
 

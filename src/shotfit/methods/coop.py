@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 from torch.nn import functional as F
 
+from shotfit.config import Count
 from shotfit.layers.prompts import text_context
 from shotfit.methods.base import (
     ClassEmbeddings,
@@ -30,13 +31,16 @@ from shotfit.methods.base import (
     dassl,
 )
 
+RANDOM_TOKENS = 16
+
 
 @dataclass(frozen=True)
 class CoOpConfig:
     """Options of CoOp."""
 
-    n_ctx: int = 16
-    """Learned tokens when they start at random; with `ctx_init` as many as that phrase has."""
+    n_ctx: Count | None = None
+    """Learned tokens: 16 that start at random, or the first ones of `ctx_init`. None takes 16, or
+    all that the phrase has."""
     ctx_init: str | None = None
     """A phrase to start from; None starts at random (normal, standard deviation 0.02)."""
 
@@ -45,13 +49,14 @@ class CoOp(Method):
     """CoOp (see the module's docstring)."""
 
     Config = CoOpConfig
+    uses_template = False
     starts_at_zero_shot = False
     first_fraction = 0.3
 
     def __init__(self, *args, **options) -> None:
         super().__init__(*args, **options)
         phrase = self.config.ctx_init
-        n_ctx = self.config.n_ctx if phrase is None else None
+        n_ctx = self.config.n_ctx or (RANDOM_TOKENS if phrase is None else None)
         self.context = text_context(self.backbone, phrase, n_ctx, self.generator)
         self.starts_at_zero_shot = self.context.starts_as(self.template)
 
@@ -64,7 +69,7 @@ class CoOp(Method):
     def published_config(cls, facts: TaskFacts) -> CoOpConfig:
         """16 random tokens; in base-to-novel four, from "a photo of a" (CoCoOp's comparison)."""
         if facts.setting == "base_to_novel":
-            return CoOpConfig(n_ctx=4, ctx_init="a photo of a")
+            return CoOpConfig(ctx_init="a photo of a")
         return CoOpConfig()
 
     @classmethod

@@ -26,6 +26,7 @@ from typing import Literal
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from shotfit.config import Count
 from shotfit.layers.prompts import deep_prompts, prompt_depth, random_prompts, text_context
 from shotfit.methods.base import ClassEmbeddings, Method, TaskFacts, TrainConfig, dassl
 
@@ -52,13 +53,13 @@ class IVLPConfig:
 
     paper: Literal["promptsrc", "maple"] = "promptsrc"
     """The paper whose tokens, depth, rate and epochs are meant."""
-    n_ctx: int | None = None
+    n_ctx: Count | None = None
     """Learned text tokens; they take the places of the first tokens of `ctx_init`."""
-    n_ctx_vision: int | None = None
+    n_ctx_vision: Count | None = None
     """Learned image tokens, after the patches."""
     ctx_init: str | None = "a photo of a"
     """The phrase that the first text context starts from; None starts at random."""
-    prompt_depth: int | None = None
+    prompt_depth: Count | None = None
     """Blocks with learned tokens in either encoder, at most all of them."""
 
 
@@ -66,6 +67,7 @@ class IVLP(Method):
     """IVLP (see the module's docstring)."""
 
     Config = IVLPConfig
+    uses_template = False
     starts_at_zero_shot = False
     first_fraction = 0.3
 

@@ -22,8 +22,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from shotfit.config import NotNegative
 from shotfit.data.loading import SupportSet
 from shotfit.data.prompts import published_prompts
+from shotfit.data.template import Template
 from shotfit.layers.prompts import text_context
 from shotfit.methods.base import (
     ClassEmbeddings,
@@ -41,9 +43,9 @@ class KgCoOpConfig:
 
     ctx_init: str = "a photo of a"
     """The phrase that the learned tokens start from, one for each of its tokens."""
-    weight: float = 8.0
+    weight: NotNegative = 8.0
     """The regulariser's weight W."""
-    target_template: str | None = None
+    target_template: Template | None = None
     """The hand-written prompt of the frozen targets; None takes the task's template."""
 
 

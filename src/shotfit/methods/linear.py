@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from shotfit.config import Count
 from shotfit.data.loading import Batch, SupportSet
 from shotfit.errors import UsageError
 from shotfit.methods.base import ClassEmbeddings, Method, StepOutput, TaskFacts, TrainConfig
@@ -31,7 +32,7 @@ from shotfit.methods.base import ClassEmbeddings, Method, StepOutput, TaskFacts,
 class LinearConfig:
     """Options of the second stage."""
 
-    views: int | None = None
+    views: Count | None = None
     """None re-encodes freshly augmented images at every step, as published; a number encodes so
     many augmented views of each image once and trains on those features."""
     inner_dropout: bool = False

@@ -24,6 +24,7 @@ from typing import Literal
 
 from torch import Tensor
 
+from shotfit.config import Count
 from shotfit.layers.lora import SeededDropout, add_lora
 from shotfit.methods.base import ClassEmbeddings, Method, TaskFacts, TrainConfig
 
@@ -32,7 +33,7 @@ from shotfit.methods.base import ClassEmbeddings, Method, TaskFacts, TrainConfig
 class LoRAConfig:
     """Options of LoRA."""
 
-    rank: int = 2
+    rank: Count = 2
     """Rank r of the update of each layer."""
     alpha: float = 1.0
     """Numerator of the scaling."""

@@ -28,8 +28,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from shotfit.config import Count
 from shotfit.data.loading import SupportSet
 from shotfit.data.prompts import specific_templates
+from shotfit.data.template import Template
 from shotfit.layers.templates import IMAGENET_TEMPLATES, mean_embeddings
 from shotfit.methods.base import ClassEmbeddings, Method, TaskFacts
 
@@ -41,13 +43,13 @@ _ALPHA_EVERY = 10
 class LPPlusPlusConfig:
     """Options of LP++."""
 
-    epochs: int = 300
+    epochs: Count = 300
     """Full-batch steps on w and b; alpha moves at every tenth."""
     accumulate: bool = True
     """Never zero the gradient of alpha, as the official code does."""
     init_alpha: float = 250.0
     """Factor of the mean similarity of images and their class, where alpha starts."""
-    templates: tuple[str, ...] = ()
+    templates: tuple[Template, ...] = ()
     """Prompt templates to average; none means the task's own."""
 
 

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from shotfit.config import Count
 from shotfit.layers.prompts import deep_prompts, prompt_depth, random_linear, text_context
 from shotfit.methods.base import ClassEmbeddings, Method, TaskFacts, TrainConfig, dassl
 
@@ -31,11 +32,11 @@ from shotfit.methods.base import ClassEmbeddings, Method, TaskFacts, TrainConfig
 class MaPLeConfig:
     """Options of MaPLe."""
 
-    n_ctx: int = 2
+    n_ctx: Count = 2
     """Learned tokens; they take the places of the first tokens of `ctx_init`, the rest stays."""
     ctx_init: str | None = "a photo of a"
     """The phrase that the first context starts from; None starts at random."""
-    prompt_depth: int = 9
+    prompt_depth: Count = 9
     """Blocks with learned tokens (J), at most as many as either encoder has."""
 
 
@@ -43,6 +44,7 @@ class MaPLe(Method):
     """MaPLe (see the module's docstring)."""
 
     Config = MaPLeConfig
+    uses_template = False
     starts_at_zero_shot = False
     first_fraction = 0.3
 

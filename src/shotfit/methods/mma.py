@@ -22,6 +22,7 @@ from functools import partial
 
 from torch import Tensor, nn
 
+from shotfit.config import Count, Positive
 from shotfit.errors import UsageError
 from shotfit.layers.adapters import ParallelAdapter, kaiming_linear
 from shotfit.methods.base import Method, TaskFacts, TrainConfig, dassl
@@ -31,9 +32,9 @@ from shotfit.methods.base import Method, TaskFacts, TrainConfig, dassl
 class MMAConfig:
     """Options of MMA."""
 
-    adapter_dim: int = 32
+    adapter_dim: Count = 32
     """Hidden width of the adapters."""
-    scale: float = 0.001
+    scale: Positive = 0.001
     """s, the weight of the adapters' output."""
     start_block: int | None = None
     """First block with an adapter, counted from 1; None is 5 of 12."""

@@ -31,6 +31,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from shotfit.config import Count, NotNegative, Positive
 from shotfit.data.prompts import published_prompts
 from shotfit.errors import UsageError
 from shotfit.layers.prompts import phrase_ids, placeholders, prefixed, random_prompts
@@ -47,15 +48,15 @@ class PLOTConfig:
     phrases: tuple[str, ...] = PHRASES
     """What the textual prompts start from, one prompt each; the words of the first one are the
     learned tokens of all."""
-    n_prompts_vision: int = 4
+    n_prompts_vision: Count = 4
     """Visual prompts, each with an image pass of its own."""
-    n_ctx_vision: int = 2
+    n_ctx_vision: Count = 2
     """Learned tokens of a visual prompt."""
-    eps: float = 0.1
+    eps: Positive = 0.1
     """Strength of the transport's entropy."""
-    max_iterations: int = 100
+    max_iterations: Count = 100
     """Sinkhorn iterations at most."""
-    tolerance: float = 1e-2
+    tolerance: NotNegative = 1e-2
     """Mean change of the row scaling below which the iterations stop."""
 
 
@@ -63,6 +64,7 @@ class PLOT(Method):
     """PLOT++ (see the module's docstring)."""
 
     Config = PLOTConfig
+    uses_template = False
     starts_at_zero_shot = False
     first_fraction = 0.3
 

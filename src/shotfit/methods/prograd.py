@@ -27,8 +27,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from shotfit.config import Count, NotNegative, Positive
 from shotfit.data.loading import SupportSet
 from shotfit.data.prompts import published_prompts
+from shotfit.data.template import Template
 from shotfit.errors import UsageError
 from shotfit.layers.prompts import TextContext, phrase_embeddings, placeholders
 from shotfit.methods.base import (
@@ -48,14 +50,14 @@ SOFTER = ("oxford_flowers", "dtd", "eurosat")
 class ProGradConfig:
     """Options of ProGrad."""
 
-    n_ctx: int = 16
+    n_ctx: Count = 16
     """Learned tokens, those that start at zero included."""
-    teacher_template: str | None = None
+    teacher_template: Template | None = None
     """The zero-shot teacher's prompt; what stands before the name starts the context. None takes
     the task's template."""
-    strength: float = 1.0
+    strength: NotNegative = 1.0
     """Lambda: how much of a conflicting direction is removed."""
-    temperature: float = 1.0
+    temperature: Positive = 1.0
     """Temperature of teacher and student in the divergence."""
 
 

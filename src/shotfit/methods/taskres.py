@@ -27,6 +27,7 @@ from torch.nn import functional as F
 from shotfit.data.dataset import TEMPLATE
 from shotfit.data.loading import SupportSet
 from shotfit.data.prompts import specific_templates
+from shotfit.data.template import Template
 from shotfit.layers.templates import IMAGENET_TEMPLATES, mean_embeddings
 from shotfit.methods.base import ClassEmbeddings, Method, TaskFacts, TrainConfig, dassl
 
@@ -37,7 +38,7 @@ class TaskResConfig:
 
     alpha: float = 0.5
     """Weight a of the residual; 1 on Oxford Flowers."""
-    templates: tuple[str, ...] = ()
+    templates: tuple[Template, ...] = ()
     """Prompt templates to average; none means the task's own."""
 
 

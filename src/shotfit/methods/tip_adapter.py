@@ -26,8 +26,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from shotfit.config import Count, Positive
 from shotfit.data.loading import SupportSet
 from shotfit.data.prompts import specific_templates
+from shotfit.data.template import Template
 from shotfit.layers.templates import IMAGENET_TEMPLATES, mean_embeddings
 from shotfit.methods.base import ClassEmbeddings, Method, TaskFacts, TrainConfig
 
@@ -59,13 +61,13 @@ class TipAdapterConfig:
     """Sharpness of the cache before the search."""
     search: bool = True
     """Search alpha and beta when training is over."""
-    beta_max: float = 7.0
+    beta_max: Positive = 7.0
     """Bound of the search for beta: 200 values from 0.1 up to it, itself left out."""
-    alpha_max: float = 3.0
+    alpha_max: Positive = 3.0
     """Bound of the search for alpha: 20 values likewise."""
-    passes: int = 10
+    passes: Count = 10
     """Augmented views of each image that a cache key is the mean of."""
-    templates: tuple[str, ...] = ()
+    templates: tuple[Template, ...] = ()
     """Prompt templates to average; none means the task's own."""
 
 

@@ -62,7 +62,10 @@ def bench(
     ] = None,
     template: Annotated[
         str | None,
-        typer.Option(help='Prompt with {} for the name; "specific" for a benchmark\'s own.'),
+        typer.Option(
+            help='Prompt with {} for the name; "specific" for a benchmark\'s own. Methods that '
+            "learn the prompt read none."
+        ),
     ] = None,
     fewshot: options.FewShot = None,
     results: Annotated[Path, typer.Option(help="Folder of the records.")] = Path("results"),

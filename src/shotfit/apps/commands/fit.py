@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from shotfit.apps import options
+from shotfit.errors import UsageError
 
 
 def fit(
@@ -39,7 +40,11 @@ def fit(
         ),
     ] = None,
     iters_per_shot: Annotated[
-        int | None, typer.Option(help="Iterations per shot, M. [default: 300]")
+        int | None,
+        typer.Option(
+            help="Iterations per shot, M, of two stages; of one, with --budget shared. "
+            "[default: 300]"
+        ),
     ] = None,
     first_fraction: Annotated[
         str | None, typer.Option(help="Share of the first stage, alpha. [default: the method's]")
@@ -123,20 +128,23 @@ def fit(
         "data": data,
     }
     choices = options.merge(config, given)
+    if trace is not None and not trace.parent.is_dir():
+        raise UsageError(f"There is no folder {trace.parent} for the trace.")
     from shotfit.apps.fitting import fit_and_save
 
     record, folder, recorded = fit_and_save(
         choices, out, device=device, root=root, quiet=quiet, profile=profile or trace is not None
     )
-    if recorded is not None and trace is not None:
-        recorded.save_trace(trace)
     if as_json:
         parts = {} if recorded is None else {"profile": recorded.plain()}
         print(json.dumps({"folder": str(folder), "record": record, **parts}, indent=2))
-        return
-    options.show_metrics(record["metrics"])
-    seconds, trained = record["cost"]["seconds"], record["trainable_parameters"]
-    counts = " then ".join(f"{count:,}" for count in trained) or "0"
-    print(f"Fitted in {seconds:.1f} s ({counts} trained parameters), saved in {folder}")
-    if recorded is not None:
-        print(f"\n{recorded.table()}")
+    else:
+        options.show_metrics(record["metrics"])
+        seconds, trained = record["cost"]["seconds"], record["trainable_parameters"]
+        counts = " then ".join(f"{count:,}" for count in trained) or "0"
+        print(f"Fitted in {seconds:.1f} s ({counts} trained parameters), saved in {folder}")
+        if recorded is not None:
+            print(f"\n{recorded.table()}")
+    # Last: whatever becomes of it, the result has been shown.
+    if recorded is not None and trace is not None:
+        recorded.save_trace(trace)

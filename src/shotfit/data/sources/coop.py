@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 from shotfit.data.benchmarks import Benchmark, find_benchmark
 from shotfit.data.dataset import TEMPLATE, Dataset, Example
+from shotfit.data.template import is_template
 from shotfit.errors import DataError, UsageError
 
 SPLITS = ("train", "val", "test")
@@ -176,7 +177,7 @@ def _prompt(benchmark: Benchmark, template: str) -> str:
     named = {"generic": TEMPLATE, "specific": benchmark.template}
     if template in named:
         return named[template]
-    if template.count("{}") != 1:
+    if not is_template(template):
         raise UsageError(
             f"The template {template!r} must be generic, specific, or a prompt with one {{}} "
             "for the class name."

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -51,7 +52,10 @@ def show_plan(
     if as_json:
         print(json.dumps(_plain_plan(experiments, present, estimates), indent=2))
         return
-    table = Table("dataset", "setting", "shots", "seed", "backbone", "method", "iterations", "cost")
+    table = Table(box=SIMPLE_HEAD, collapse_padding=True)
+    for name in ("dataset", "setting", "shots", "seed", "backbone", "method", "iterations", "cost"):
+        # A name that is cut may be another one's.
+        table.add_column(name, overflow="fold", no_wrap=name in ("method", "iterations", "cost"))
     for estimate in estimates:
         experiment = estimate.experiment
         table.add_row(

@@ -151,6 +151,14 @@ def test_where_keeps_and_refuses():
         keep(records, ["shots"])
 
 
+def test_the_suite_says_what_its_average_hm_is():
+    def notes(setting):
+        return " ".join(suite_report(suite(["coop"], setting=setting)).notes)
+
+    assert "of the averaged base and novel" in notes("base_to_novel")
+    assert "HM" not in notes("all_to_all")
+
+
 @pytest.mark.parametrize(
     ("word", "rows"),
     [

@@ -2,6 +2,8 @@
 
     python benchmarks/iterations.py [--write docs/comparison.md]
 
+The page names the command that was given, so that it is the one of the numbers beside it.
+
 On the embedded model, fp32, one thread. Every round measures all methods one after the other, each
 beside LayerNorm in the same round; the ratio is the median over rounds of the ratio within a round,
 so that a machine that slows down in between does not count. Times are of the processor, not of the
@@ -11,8 +13,11 @@ wall: other work on the machine hardly adds to them.
 import argparse
 import dataclasses
 import os
+import shlex
 import statistics
+import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -24,7 +29,7 @@ from shotfit.data.dataset import make_task
 from shotfit.experiment import support_set, task_facts
 from shotfit.memory import kept_memory
 from shotfit.methods import get_method, list_methods
-from shotfit.recipe import Stage, one_stage, plan
+from shotfit.recipe import named_recipe, plan
 from shotfit.training import train
 
 
@@ -38,7 +43,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     with kept_memory():
-        text = table(measure(options), options)
+        text = table(measure(options), options, sys.argv[1:])
     if options.write is None:
         print(text)
         return
@@ -50,7 +55,9 @@ def measure(options: argparse.Namespace) -> dict[str, list[float]]:
     seconds: dict[str, list[float]] = {}
     for _ in range(options.rounds):
         for name in list_methods():
-            for label, value in one_round(name, options).items():
+            # With trained keys, tip_adapter has iterations and its published name.
+            shown = "tip_adapter_f" if name == "tip_adapter" else name
+            for label, value in one_round(shown, options).items():
                 seconds.setdefault(label, []).append(value)
     return seconds
 
@@ -59,11 +66,10 @@ def one_round(name: str, options: argparse.Namespace) -> dict[str, float]:
     """The median iteration of each phase; nothing for methods that take no training step."""
     task = make_task(load_dataset("demo", name=options.task), "base_to_novel", 4, 1)
     backbone = Backbone.from_pretrained("iconclip")
-    tuned = {"finetune": True} if name == "tip_adapter" else {}
-    recipe = dataclasses.replace(one_stage(name), stages=(Stage(name, options=tuned),))
+    recipe = named_recipe(name)
     (_, config, trainings) = plan(recipe, task_facts(task))[0]
     support = support_set(task.support, backbone, 1)
-    method = get_method(name)(backbone, config, task.support.template)
+    method = get_method(recipe.stages[0].method)(backbone, config, task.support.template)
     if trainings:
         method.setup(support)
     found = {}
@@ -81,17 +87,25 @@ def one_round(name: str, options: argparse.Namespace) -> dict[str, float]:
     return found
 
 
-def table(seconds: dict[str, list[float]], options: argparse.Namespace) -> str:
-    """Markdown: milliseconds, and the ratio to LayerNorm, cheapest first."""
+def table(
+    seconds: dict[str, list[float]], options: argparse.Namespace, arguments: Sequence[str]
+) -> str:
+    """Markdown: milliseconds, and the ratio to LayerNorm, cheapest first.
+
+    `arguments` are those of the command that measured, which stands above the table.
+    """
     base = seconds["layernorm"]
     ratios = {
         label: statistics.median(a / b for a, b in zip(values, base, strict=True))
         for label, values in seconds.items()
     }
     lines = [
+        f"`{shlex.join(['python', 'benchmarks/iterations.py', *arguments])}`:",
+        "",
         f"An iteration with {options.batch_size} images and the base classes of {options.task},",
         f"fp32, one thread of {processor()}, PyTorch {torch.__version__}; median of "
-        f"{options.rounds} rounds:",
+        f"{options.rounds} rounds.",
+        "A ratio is the median of the rounds' own ratios: not the quotient of the times beside it.",
         "",
         "| method | ms of processor time | times LayerNorm |",
         "| --- | ---: | ---: |",

@@ -15,7 +15,7 @@ LAYERS = [
     ["__version__", "errors"],
     ["config", "keep", "memory", "vocabulary"],
     ["data", "layers"],
-    ["backbone", "convert"],
+    ["backbone", "checkpoint", "convert"],
     ["methods"],
     ["execution"],
     ["training"],

@@ -1,7 +1,9 @@
 """Converted weights give the embeddings of a plain implementation in OpenAI's naming."""
 
 import json
+import re
 import warnings
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,6 +13,7 @@ from torch import nn
 
 from shotfit.backbone import Backbone
 from shotfit.convert import Source, _heads, convert
+from shotfit.data.images import CLIP_MEAN
 from shotfit.errors import DataError, UsageError
 
 WIDTH, TEXT_WIDTH, DIM, SIDE, PATCH, LENGTH = 128, 64, 24, 32, 8, 20
@@ -273,3 +276,151 @@ def test_objects_are_never_unpickled(tmp_path):
     torch.save({"state_dict": Payload()}, tmp_path / "bad.pt")
     with pytest.raises(DataError, match="tensors only"):
         convert(tmp_path / "bad.pt", tmp_path / "out", quick_gelu=True)
+
+
+def save_torch(found, folder):
+    torch.save(found, folder / "model.pt")
+    return folder / "model.pt"
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda state: {"model": state, "optimizer": {"state": {}}, "epoch": 3},
+        lambda state: {**state, "epoch": 3, "optimizer": {}},
+    ],
+    ids=["model", "beside"],
+)
+def test_what_training_scripts_save_beside_the_weights_is_left_out(
+    plain, tokenizer, tmp_path, wrap
+):
+    path = save_torch(wrap(plain.state_dict()), tmp_path)
+    convert(path, tmp_path / "out", tokenizer=tokenizer, quick_gelu=True)
+    assert_same(plain, tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda s: {"state_dict": [1]}, "holds no tensors.* 'state_dict'"),
+        (lambda s: [1], "no weights by name: it is a list"),
+        (lambda s: {**s, 3: torch.ones(1)}, "a tensor under 3"),
+        (lambda s: {**s, "module.logit_scale": torch.ones(1)}, "two tensors for logit_scale"),
+        (lambda s: {**s, "visual.proj": torch.ones(3)}, r"visual.proj has the shape \(3,\)"),
+        (lambda s: {**s, "logit_scale": torch.ones(2)}, r"logit_scale .* shape \(2,\)"),
+        (lambda s: {**s, "ln_final.bias": torch.ones(64).long()}, "ln_final.bias of .* no plain"),
+        (lambda s: {**s, "ln_final.bias": torch.full((64,), torch.nan)}, "ln_final.bias of .* NaN"),
+        (
+            lambda s: {**s, "transformer.resblocks.0.attn.in_proj_bias": torch.ones(2)},
+            r"in_proj_bias has the shape \(2,\)",
+        ),
+        (
+            lambda s: {**s, "transformer.resblocks.999999999.ln_1.bias": torch.ones(64)},
+            "left over|missing",
+        ),
+    ],
+)
+@pytest.mark.parametrize("exists", [False, True], ids=["new", "empty"])
+def test_broken_weights_are_said_and_leave_nothing(plain, tmp_path, change, message, exists):
+    out = tmp_path / "out"
+    if exists:
+        out.mkdir()
+    path = save_torch(change(plain.state_dict()), tmp_path)
+    with pytest.raises(DataError, match=message):
+        convert(path, out, quick_gelu=True)
+    assert out.exists() == exists
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["model.pt", *["out"] * exists]
+    assert not exists or not list(out.iterdir())
+
+
+def test_a_scale_in_a_list_becomes_a_number_in_an_empty_folder(
+    plain, tokenizer, tmp_path, monkeypatch
+):
+    state = plain.state_dict()
+    path = save_torch({**state, "logit_scale": state["logit_scale"].reshape(1)}, tmp_path)
+    (tmp_path / "out").mkdir()
+    monkeypatch.chdir(tmp_path / "out")
+    convert(path, Path("."), tokenizer=tokenizer, quick_gelu=True)
+    assert_same(plain, tmp_path / "out")
+    assert not [entry for entry in (tmp_path / "out").iterdir() if entry.is_dir()]
+
+
+def test_a_conversion_that_fails_late_leaves_nothing(plain, tmp_path, monkeypatch):
+    path = save_torch(plain.state_dict(), tmp_path)
+    real = torch.equal
+    monkeypatch.setattr(torch, "equal", lambda *pair: False)
+    with pytest.raises(DataError, match="not written correctly"):
+        convert(path, tmp_path / "out", quick_gelu=True)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["model.pt"]
+    monkeypatch.setattr(torch, "equal", real)
+    convert(path, tmp_path / "out", quick_gelu=True)
+
+
+@pytest.mark.parametrize(
+    ("facts", "error", "message"),
+    [
+        ({"model_cfg": {"vision_cfg": None}}, DataError, "vision_cfg is None"),
+        ({"model_cfg": {}, "preprocess_cfg": [1]}, DataError, r"preprocess_cfg is \[1\]"),
+        ({"model_cfg": {}, "preprocess_cfg": {"std": 1}}, DataError, "std = 1"),
+        ({"model_cfg": {"quick_gelu": "no"}}, DataError, "quick_gelu = 'no'"),
+        ({"model_cfg": {"text_cfg": {"heads": 7}}}, UsageError, "text tower, .* 64, .* 7 heads"),
+        ({"model_cfg": {"text_cfg": {"heads": "8"}}}, DataError, "heads = '8'"),
+        ({"model_cfg": {"vision_cfg": {"head_width": 0}}}, DataError, "head_width = 0"),
+        ({"model_cfg": {"vision_cfg": {"head_width": 256}}}, UsageError, "image .* 0 heads"),
+    ],
+)
+def test_an_open_clip_config_that_cannot_be_is_said(plain, tmp_path, facts, error, message):
+    save_file(plain.state_dict(), tmp_path / "open_clip_model.safetensors")
+    (tmp_path / "open_clip_config.json").write_text(json.dumps(facts))
+    with pytest.raises(error, match=message):
+        convert(tmp_path, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_open_clip_config_may_not_know_its_preprocessing(plain, tmp_path):
+    save_file(plain.state_dict(), tmp_path / "open_clip_model.safetensors")
+    facts = {"model_cfg": {"text_cfg": {"heads": 1}}, "preprocess_cfg": None}
+    (tmp_path / "open_clip_config.json").write_text(json.dumps(facts))
+    convert(tmp_path, tmp_path / "out")
+    written = json.loads((tmp_path / "out" / "preprocessor_config.json").read_text())
+    assert written["image_mean"] == list(CLIP_MEAN)
+
+
+def test_the_tokenizer_of_another_model_is_noticed(plain, tokenizer, tmp_path):
+    state = plain.state_dict()
+    embedding = state["token_embedding.weight"]
+    few = save_torch({**state, "token_embedding.weight": embedding[:-1]}, tmp_path)
+    known = len(embedding)
+    with pytest.raises(DataError, match=f"another model's: .* up to {known - 1}, .* {known - 1},"):
+        convert(few, tmp_path / "out", tokenizer=tokenizer, quick_gelu=True)
+    assert not (tmp_path / "out").exists()
+    padded = torch.cat([embedding, torch.zeros(3, TEXT_WIDTH)])
+    many = save_torch({**state, "token_embedding.weight": padded}, tmp_path)
+    with pytest.warns(UserWarning, match=f"may be another model's: .* knows {known + 3},"):
+        convert(many, tmp_path / "out", tokenizer=tokenizer, quick_gelu=True)
+    assert_same(plain, tmp_path / "out")
+
+
+def test_a_tokenizer_that_cannot_be_read_is_said(plain, tokenizer, tmp_path):
+    (tokenizer / "tokenizer.json").write_text("{")
+    path = save_torch(plain.state_dict(), tmp_path)
+    with pytest.raises(DataError, match=f"tokenizer in {tokenizer} cannot be read"):
+        convert(path, tmp_path / "out", tokenizer=tokenizer, quick_gelu=True)
+
+
+@pytest.mark.parametrize("name", ["model.pt", "model.safetensors"])
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is empty"),
+        (b"version https://git-lfs", "neither a torch archive nor safetensors.*b'version h'"),
+        (b"\x80\x02broken", "tensors only: ."),
+        (b"\x10" + bytes(7) + b"{broken", "tensors only: ."),
+    ],
+    ids=["empty", "text", "pickle", "safetensors"],
+)
+def test_a_file_that_holds_no_tensors_is_said(tmp_path, shotfit, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    code, _, err = shotfit("convert", tmp_path / name, tmp_path / "out", "--gelu")
+    assert code == 3
+    assert re.search(message, " ".join(err.split())), err

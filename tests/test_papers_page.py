@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from shotfit.methods import list_methods
+from shotfit.recipe import FORMS
+
 REPOSITORY = Path(__file__).parent.parent
 
 
@@ -28,6 +31,11 @@ def test_committed_page_is_up_to_date(tool):
 def test_numbers_stand_beside_the_docstring(tool):
     text = tool.method_section("layernorm")
     assert "2SFS (LayerNorm), printed: base / novel / HM 85.55 / 75.48 / 80.20." in text
+
+
+def test_every_word_for_a_method_is_on_the_page(tool):
+    for name in (*list_methods(), *FORMS, "linear"):
+        assert f"`{name}`" in tool.page(), name
 
 
 def test_a_method_says_its_families(tool):

@@ -151,6 +151,54 @@ def test_where_keeps_and_refuses():
         keep(records, ["shots"])
 
 
+def test_the_suite_says_what_its_average_hm_is():
+    def notes(setting):
+        return " ".join(suite_report(suite(["coop"], setting=setting)).notes)
+
+    assert "of the averaged base and novel" in notes("base_to_novel")
+    assert "HM" not in notes("all_to_all")
+
+
+@pytest.mark.parametrize(
+    ("word", "rows"),
+    [
+        ("method=2sfs", {"2sfs_layernorm"}),
+        ("method=2sfs:coop", {"2sfs_coop"}),
+        ("method=2sfs_coop", {"2sfs_coop"}),
+        ("method=clip-adapter", {"clip_adapter"}),
+        ("setting=base-to-novel", {"2sfs_layernorm", "2sfs_coop", "clip_adapter"}),
+        ("budget=published", {"2sfs_layernorm", "2sfs_coop", "clip_adapter"}),
+        ("precision=fp32", {"2sfs_layernorm", "2sfs_coop", "clip_adapter"}),
+        ("M=300", {"2sfs_layernorm", "2sfs_coop"}),
+    ],
+)
+def test_where_takes_the_words_of_fit_and_bench(word, rows):
+    records = suite(["2sfs_layernorm", "2sfs_coop", "clip_adapter"])
+    assert {run.row for run in runs_of(keep(records, [word]))} == rows
+
+
+def test_where_takes_hub_ids():
+    records = [published("coop", "dtd")]
+    assert keep(records, ["backbone=openai/clip-vit-base-patch16"]) == records
+    assert keep(records, ["backbone=ViT-B/16"]) == records
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["seed=9"], "Unknown seed in --where '9'.*Known: 1"),
+        (["dataset=nosuch"], "Unknown dataset in --where.*Known: animals, fruit"),
+        (["method=2sfs:lora"], "Unknown method.*'2sfs:lora'.*Known: 2sfs_coop, coop"),
+        (["M=100"], "Known: 300, default"),
+        (["seed=1", "seed=2"], "seed twice"),
+        (["method=coop", "M=300"], "No record has method=coop and M=300 together"),
+    ],
+)
+def test_where_says_what_there_is(words, message):
+    with pytest.raises(UsageError, match=message):
+        keep(suite(["2sfs_coop", "coop"]), words)
+
+
 def test_suite_keeps_protocols_apart():
     records = (
         suite(["zero_shot", "coop", "2sfs_lora"], budget="shared", m=100)

@@ -22,7 +22,9 @@ PARTS = ("Paper", "Equation", "Deviations", "Novel categories", "When to prefer 
 INTRODUCTION = """\
 # Methods and their papers
 
-Every method of `shotfit list-methods`, from the docstring of its file in `src/shotfit/methods/`.
+Every method of `shotfit list-methods`, from the docstring of its file in `src/shotfit/methods/`;
+`tip_adapter_f` is in the section of `tip_adapter`, whose form it is. `linear`, at the end, is the
+classifier that is the second stage of every `2sfs`.
 "Families" are the models that a method works with, as `shotfit list-backbones` names them.
 "Printed" is the average of the 2SFS paper's tables 1 to 5 (ViT-B/16, 16 shots, eleven datasets).
 What the methods give on the embedded suite is in [comparison.md](comparison.md).

@@ -71,7 +71,8 @@ def table(records: list[Record]) -> str:
     lines = [
         "Accuracy in percent on the embedded suite, four images per class, trained on the first",
         "half of the classes; mean over seeds 1, 2, 3 and, behind ±, standard deviation. *All* is",
-        "accuracy over base and novel names together.",
+        "accuracy over base and novel names together. Harmonic means are those of the means beside",
+        "them, in the last row too, as in the paper: not the mean of those above.",
         "",
         "| task | base: zero-shot | 2SFS | novel: zero-shot | 2SFS "
         "| harmonic mean: zero-shot | 2SFS | all: zero-shot | 2SFS |",

@@ -1,27 +1,23 @@
 """OpenAI and open_clip weights to a transformers-format folder that `Backbone` loads.
 
-This is the one place that reads files which are not safetensors, because a user asks for it by
-name, and it takes tensors from them and nothing else: state dicts through torch's weights-only
-reader, which refuses every other object, and OpenAI's archives through the TorchScript reader,
-which knows TorchScript's own types only and whose code is never called here. Still, convert only
-files from a source that you trust.
-
 Names: both projects store the model of Radford et al., 2021, alike. Queries, keys and values of a
 block are one matrix, and the two projections are matrices that are multiplied from the right.
 """
 
+import contextlib
 import json
 import re
 import shutil
+import tempfile
 import warnings
-import zipfile
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from shotfit.checkpoint import Source, read_source
 from shotfit.data.images import CLIP_MEAN, CLIP_STD
 from shotfit.errors import DataError, UsageError
 
@@ -35,19 +31,6 @@ TOKENIZER_FILES = (
 # Heads are 64 wide in all of OpenAI's models, and in open_clip's up to these widths; its wider
 # image towers have heads of 80, 88, 104 or 112.
 _WIDEST_OF_64 = {"image": 1024, "text": 1280}
-# What open_clip's configs may say that changes the model and none of its tensors, with the values
-# that are CLIP's as it is here.
-_ANOTHER_MODEL = {
-    "pool_type": ("tok", "argmax"),
-    "global_average_pool": (),
-    "final_ln_after_pool": (),
-    "no_causal_mask": (),
-    "norm_kwargs": (),
-    "act_kwargs": (),
-}
-_OPEN_CLIP_WEIGHTS = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")
-# Shape facts and the causal mask, stored as if they were weights.
-_NOT_WEIGHTS = ("input_resolution", "context_length", "vocab_size", "attn_mask")
 _OUTER = {
     "visual.conv1.weight": "vision_model.embeddings.patch_embedding.weight",
     "visual.class_embedding": "vision_model.embeddings.class_embedding",
@@ -73,45 +56,6 @@ _INNER = {
 _BLOCK = re.compile(r"(visual\.)?transformer\.resblocks\.(\d+)\.(.+?)[._](weight|bias)")
 
 
-@dataclass(frozen=True)
-class Source:
-    """What was read: tensors in OpenAI's naming, and open_clip's config where there is one."""
-
-    weights: dict[str, Tensor]
-    quick_gelu: bool | None = None
-    """Whether the activation is x sigmoid(1.702 x); None when the file does not say."""
-    facts: dict[str, Any] = field(default_factory=dict)
-
-
-def read_source(path: Path) -> Source:
-    """The tensors of an OpenAI archive, a state dict, or an open_clip folder.
-
-    Raises:
-        UsageError: for a config of open_clip that no CLIP of transformers can follow.
-        DataError: when the file is missing, broken, or holds more than tensors.
-    """
-    facts: dict[str, Any] = {}
-    if path.is_dir():
-        config = path / "open_clip_config.json"
-        found = [path / name for name in _OPEN_CLIP_WEIGHTS if (path / name).is_file()]
-        if not found or not config.is_file():
-            raise DataError(
-                f"The folder {path} needs open_clip_config.json and {_OPEN_CLIP_WEIGHTS[0]}."
-            )
-        path = found[0]
-        facts = _read_facts(config)
-    if not path.is_file():
-        raise DataError(f"There is no file {path}.")
-    quick_gelu = bool(facts["model_cfg"].get("quick_gelu", False)) if facts else None
-    scripted = _is_torchscript(path)
-    try:
-        weights = _tensors(path, scripted)
-    except Exception as error:  # each reader fails in its own way
-        raise DataError(f"{path} cannot be read as tensors only: {error}") from error
-    # Only OpenAI published archives of this kind, all with its activation.
-    return Source(_plain_names(weights), True if scripted else quick_gelu, facts)
-
-
 def convert(
     source: Path,
     destination: Path,
@@ -127,16 +71,18 @@ def convert(
     those trained like them, False for most of LAION's. `heads` is the number of attention heads of
     the image tower, needed for a bare state dict wider than ViT-L.
 
+    Warns when the tokenizer knows fewer tokens than the model, which may be padding.
+
     Raises:
         UsageError: for a destination in use, a model that is no vision transformer CLIP, or an
-            activation or a number of heads that is nowhere said.
-        DataError: for unreadable files, and tensors left over or missing.
+            activation or a number of heads that is nowhere said or cannot be.
+        DataError: for unreadable files, tensors left over, missing or not finite, and the
+            tokenizer of another model. Nothing is left at `destination` then.
     """
     from transformers import CLIPModel
 
     if destination.exists() and (not destination.is_dir() or any(destination.iterdir())):
         raise UsageError(f"{destination} exists already; give a new folder.")
-    files = [tokenizer / name for name in TOKENIZER_FILES] if tokenizer else []
     if tokenizer and not (tokenizer / "tokenizer_config.json").is_file():
         raise DataError(f"The folder {tokenizer} holds no tokenizer_config.json.")
     read = read_source(source)
@@ -150,88 +96,64 @@ def convert(
     state = _rename(read.weights)
     model = CLIPModel(config)
     _check_names(set(model.state_dict()), set(state), source)
+    _check_values(read.weights, source)
     try:
         model.load_state_dict(state)
     except RuntimeError as error:
         raise DataError(f"The tensors of {source} do not fit together: {error}") from error
-    model.save_pretrained(destination)
-    preprocessor = json.dumps(_preprocessor(read, config.vision_config.image_size), indent=2)
-    (destination / "preprocessor_config.json").write_text(preprocessor + "\n", encoding="utf-8")
-    for file in files:
-        if file.is_file():
-            shutil.copyfile(file, destination / file.name)
-    again = CLIPModel.from_pretrained(destination).state_dict()
-    _check_names(set(again), set(state), destination)
-    changed = [name for name, value in state.items() if not torch.equal(again[name], value)]
-    if changed:
-        raise DataError(f"{destination} was not written correctly: {', '.join(changed[:3])}.")
-
-
-def _read_facts(config: Path) -> dict[str, Any]:
+    preprocessor = json.dumps(_preprocessor(read, config.vision_config.image_size), indent=2) + "\n"
     try:
-        facts = json.loads(config.read_text(encoding="utf-8"))
-        towers = [facts["model_cfg"].get(tower, {}) for tower in ("vision_cfg", "text_cfg")]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DataError(f"{config} is no config of open_clip: {error}") from error
-    for tower in towers:
-        for name, value in tower.items():
-            if value and value not in _ANOTHER_MODEL.get(name, (value,)):
-                raise UsageError(
-                    f"This model cannot be converted: {config} has {name} = {value!r}, which the "
-                    "CLIP of transformers does not have."
+        with _written(destination) as folder:
+            config.save_pretrained(folder)
+            if tokenizer:
+                _copy_tokenizer(tokenizer, folder, config.text_config.vocab_size)
+            (folder / "preprocessor_config.json").write_text(preprocessor, encoding="utf-8")
+            model.save_pretrained(folder)
+            again = CLIPModel.from_pretrained(folder).state_dict()
+            _check_names(set(again), set(state), folder)
+            changed = [name for name in state if not torch.equal(again[name], state[name])]
+            if changed:
+                raise DataError(
+                    f"{destination} was not written correctly: {', '.join(changed[:3])}."
                 )
-    return facts
+    except OSError as error:
+        raise DataError(f"Cannot write {destination}: {error}") from error
 
 
-def _is_torchscript(path: Path) -> bool:
-    if not zipfile.is_zipfile(path):
-        return False
-    with zipfile.ZipFile(path) as archive:
-        return any(name.endswith("/constants.pkl") for name in archive.namelist())
+@contextlib.contextmanager
+def _written(destination: Path) -> Iterator[Path]:
+    """A folder whose files are at `destination` when all went well, and nowhere otherwise.
 
-
-def _tensors(path: Path, scripted: bool) -> dict[str, Tensor]:
-    if path.suffix == ".safetensors":
-        from safetensors.torch import load_file
-
-        return load_file(path)
-    if scripted:
-        with warnings.catch_warnings():
-            # torch announces TorchScript's end; OpenAI's files will not change.
-            warnings.simplefilter("ignore")
-            return dict(torch.jit.load(path, map_location="cpu").state_dict())
-    state = torch.load(path, map_location="cpu", weights_only=True)
-    return state.get("state_dict", state)
-
-
-def _plain_names(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Without the prefixes of distributed training and of open_clip's separate text module."""
-    plain = {}
-    for name, value in weights.items():
-        name = name.removeprefix("module.").removeprefix("text.")
-        if name not in _NOT_WEIGHTS:
-            plain[name] = value.float()
-    return plain
+    It lies beside the destination, and is then renamed; or inside of one that exists, which may be
+    somewhere that cannot be renamed.
+    """
+    inside = destination.is_dir()
+    beside = destination if inside else destination.parent
+    beside.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=beside, prefix=".shotfit-") as scratch:
+        made = Path(scratch) / "made"
+        made.mkdir()
+        yield made
+        if not inside:
+            made.rename(destination)
+            return
+        for file in made.iterdir():
+            file.rename(destination / file.name)
 
 
 def _config(source: Source, quick_gelu: bool, heads: int | None) -> Any:
     from transformers import CLIPConfig
 
     weights = source.weights
-    try:
-        width, _, patch, _ = weights["visual.conv1.weight"].shape
-        side = round((len(weights["visual.positional_embedding"]) - 1) ** 0.5) * patch
-        dim = weights["visual.proj"].shape[1]
-        vocabulary, text_width = weights["token_embedding.weight"].shape
-        length = len(weights["positional_embedding"])
-        hidden = [
-            len(weights[f"{t}transformer.resblocks.0.mlp.c_fc.bias"]) for t in ("visual.", "")
-        ]
-    except (KeyError, ValueError) as error:
-        raise UsageError(
-            f"This is not a CLIP with a vision transformer ({error} is missing or of another "
-            "shape); ResNet, timm and Hugging Face towers cannot be converted."
-        ) from error
+    width, _, patch, _ = _shape(weights, "visual.conv1.weight", 4)
+    places, _ = _shape(weights, "visual.positional_embedding", 2)
+    side = round((places - 1) ** 0.5) * patch
+    _, dim = _shape(weights, "visual.proj", 2)
+    vocabulary, text_width = _shape(weights, "token_embedding.weight", 2)
+    length, _ = _shape(weights, "positional_embedding", 2)
+    hidden = [
+        _shape(weights, f"{t}transformer.resblocks.0.mlp.c_fc.bias", 1)[0] for t in ("visual.", "")
+    ]
     vision_heads, text_heads = _heads(source, width, text_width, heads)
     shared = {"hidden_act": "quick_gelu" if quick_gelu else "gelu", "projection_dim": dim}
     return CLIPConfig(
@@ -259,16 +181,47 @@ def _config(source: Source, quick_gelu: bool, heads: int | None) -> Any:
     )
 
 
+def _shape(weights: dict[str, Tensor], name: str, dimensions: int) -> tuple[int, ...]:
+    if name not in weights:
+        raise UsageError(
+            f"This is not a CLIP with a vision transformer ({name} is missing); ResNet, timm and "
+            "Hugging Face towers cannot be converted."
+        )
+    shape = tuple(weights[name].shape)
+    if len(shape) != dimensions or 0 in shape:
+        raise DataError(
+            f"This is not a CLIP with a vision transformer: {name} has the shape {shape}, and "
+            f"{dimensions} {'dimension is' if dimensions == 1 else 'dimensions are'} due."
+        )
+    return shape
+
+
 def _heads(source: Source, width: int, text_width: int, given: int | None) -> tuple[int, int]:
     """Attention heads of the image and the text tower, which the shape of no tensor tells."""
-    if given is not None and (given < 1 or width % given):
-        raise UsageError(f"An image tower of width {width} cannot have {given} heads.")
-    if source.facts:
-        # What a config leaves out has open_clip's default.
-        model = source.facts["model_cfg"]
-        said = width // model.get("vision_cfg", {}).get("head_width", 64)
-        return given or said, model.get("text_cfg", {}).get("heads", 8)
-    return given or _usual_heads("image", width), _usual_heads("text", text_width)
+    if given is not None:
+        _check_heads("image", width, given)
+    if not source.facts:
+        return given or _usual_heads("image", width), _usual_heads("text", text_width)
+    # What a config leaves out has open_clip's default.
+    model = source.facts["model_cfg"]
+    head_width = _count(model.get("vision_cfg", {}), "head_width", 64)
+    text = _count(model.get("text_cfg", {}), "heads", 8)
+    _check_heads("text", text_width, text)
+    if given is None:
+        _check_heads("image", width, width // head_width)
+    return given or width // head_width, text
+
+
+def _count(tower: dict[str, Any], name: str, default: int) -> int:
+    value = tower.get(name, default)
+    if type(value) is not int or value < 1:
+        raise DataError(f"The config of open_clip has {name} = {value!r}; a whole number is due.")
+    return value
+
+
+def _check_heads(tower: str, width: int, heads: int) -> None:
+    if heads < 1 or width % heads:
+        raise UsageError(f"The {tower} tower, of width {width}, cannot have {heads} heads.")
 
 
 def _usual_heads(tower: str, width: int) -> int:
@@ -282,8 +235,9 @@ def _usual_heads(tower: str, width: int) -> int:
 
 
 def _depth(weights: dict[str, Tensor], tower: str) -> int:
+    """How many blocks there are; a number that skips some is no name of theirs."""
     found = (re.match(rf"{re.escape(tower)}transformer\.resblocks\.(\d+)\.", k) for k in weights)
-    return 1 + max((int(match[1]) for match in found if match), default=0)
+    return len({match[1] for match in found if match})
 
 
 def _rename(weights: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -296,13 +250,19 @@ def _rename(weights: dict[str, Tensor]) -> dict[str, Tensor]:
             tower, index, inner, kind = block.groups()
             prefix = f"{'vision' if tower else 'text'}_model.encoder.layers.{index}"
             if inner == "attn.in_proj":
+                if value.dim() == 0 or len(value) % 3:
+                    raise DataError(f"{name} has the shape {tuple(value.shape)}: not three parts.")
                 for part, rows in zip("qkv", value.chunk(3), strict=True):
                     state[f"{prefix}.self_attn.{part}_proj.{kind}"] = rows.contiguous()
             else:
                 state[f"{prefix}.{_INNER.get(inner, inner)}.{kind}"] = value
         elif name in _OUTER:
             right = name in ("visual.proj", "text_projection")
-            state[_OUTER[name]] = value.T.contiguous() if right else value
+            if right and value.dim() == 2:
+                value = value.T.contiguous()
+            if name == "logit_scale" and value.numel() == 1:  # some store it as a list of one
+                value = value.reshape(())
+            state[_OUTER[name]] = value
         elif module in _NORMS:
             state[f"{_NORMS[module]}.{kind}"] = value
         else:
@@ -322,6 +282,51 @@ def _check_names(expected: set[str], found: set[str], where: Path) -> None:
         raise DataError(f"The tensors of {where} do not make a CLIP: {'; '.join(problems)}.")
 
 
+def _check_values(weights: dict[str, Tensor], source: Path) -> None:
+    """Refuses numbers that no trained model has, before anything is written."""
+    for name, value in weights.items():
+        if not value.is_floating_point() or value.layout != torch.strided:
+            raise DataError(f"{name} of {source} is no plain tensor of floating-point numbers.")
+        if not torch.isfinite(value).all():
+            raise DataError(
+                f"{name} of {source} holds NaN or infinite numbers: the training has diverged, or "
+                "the file is damaged."
+            )
+    scale = weights["logit_scale"]
+    if scale.numel() != 1:
+        raise DataError(
+            f"logit_scale of {source} has the shape {tuple(scale.shape)}, not one number."
+        )
+
+
+def _copy_tokenizer(source: Path, folder: Path, vocabulary: int) -> None:
+    """Copies the files, and asks the tokenizer that `folder` then has whether it is the model's.
+
+    A token that the model has no embedding for is certainly another model's. Embeddings for more
+    tokens than there are may be padding, to a size that is faster to multiply.
+    """
+    from transformers import AutoTokenizer
+
+    for name in TOKENIZER_FILES:
+        if (source / name).is_file():
+            shutil.copyfile(source / name, folder / name)
+    try:
+        read = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        largest = max(read.get_vocab().values(), default=-1)
+    except Exception as error:  # transformers fails in many ways on files it does not know
+        raise DataError(f"The tokenizer in {source} cannot be read: {error}") from error
+    problem = (
+        f"gives tokens up to {largest}, and the model knows {vocabulary}, counted from 0. Give the "
+        "tokenizer that the model was trained with."
+    )
+    if largest >= vocabulary:
+        raise DataError(f"The tokenizer in {source} is another model's: it {problem}")
+    if largest + 1 < vocabulary:
+        warnings.warn(
+            f"The tokenizer in {source} may be another model's: it {problem}", stacklevel=3
+        )
+
+
 def _preprocessor(source: Source, side: int) -> dict[str, Any]:
     facts = source.facts.get("preprocess_cfg", {})
     square = facts.get("resize_mode") == "squash"
@@ -336,6 +341,6 @@ def _preprocessor(source: Source, side: int) -> dict[str, Any]:
         "do_rescale": True,
         "rescale_factor": 1 / 255,
         "do_normalize": True,
-        "image_mean": list(facts.get("mean", CLIP_MEAN)),
-        "image_std": list(facts.get("std", CLIP_STD)),
+        "image_mean": list(facts.get("mean") or CLIP_MEAN),
+        "image_std": list(facts.get("std") or CLIP_STD),
     }

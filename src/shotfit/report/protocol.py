@@ -24,6 +24,9 @@ BACKBONES = {
 TABLE_FACTS = ("setting", "shots", "backbone", "revision", "source")
 """What every number of a table shares; other options of the dataset source come on top."""
 
+AS_PUBLISHED = {"budget": "published", "precision": "fp32"}
+"""Facts that a run states only where they differ from these."""
+
 GENERIC_TEMPLATES = ("generic", "a photo of a {}.")
 DEFAULT_ITERS_PER_SHOT = 300
 
@@ -176,25 +179,53 @@ def _require_equal(facts: Sequence[Mapping[str, Any]], problem: str) -> None:
 def select(runs: Iterable[Run], where: Mapping[str, str]) -> tuple[Run, ...]:
     """The runs whose facts are as `where` says; a fact that is as published is "default".
 
+    Methods and settings may be written as `shotfit fit` takes them, backbones by their hub ids.
+
     Raises:
-        UsageError: for a fact that no run has.
+        UsageError: for a fact or a value that no run has, with those there are; for values that no
+            run has together.
     """
     runs = tuple(runs)
-    known = {"method", "dataset", "seed"}
+    if not runs:
+        return ()
+    known = {"method", "dataset", "seed", "M", *AS_PUBLISHED}
     known |= {name for run in runs for name, _ in (*run.table, *run.variant)}
-    for name in where:
+    kept = runs
+    for name, value in where.items():
         if name not in known:
             raise unknown_name("fact in --where", name, known)
-    return tuple(
-        run for run in runs if all(_value(run, name) == value for name, value in where.items())
-    )
+        spelled = _spelled(name, value)
+        found = {text for run in runs for text in _values(run, name)}
+        if spelled not in found:
+            raise unknown_name(f"{name} in --where", value, found)
+        kept = tuple(run for run in kept if spelled in _values(run, name))
+    if not kept:
+        together = " and ".join(f"{name}={value}" for name, value in where.items())
+        raise UsageError(f"No record has {together} together; leave one out of --where.")
+    return kept
 
 
-def _value(run: Run, name: str) -> str:
+def _spelled(name: str, value: str) -> str:
+    """A value as runs have it, from the words of `shotfit fit` and `shotfit bench`."""
+    if name == "backbone":
+        return BACKBONES.get(value, value)
+    if name == "setting":
+        return value.replace("-", "_")
+    if name != "method":
+        return value
+    kind, _, first = value.replace("-", "_").partition(":")
+    return f"2sfs_{first or 'layernorm'}" if kind.lower() == "2sfs" else value.replace("-", "_")
+
+
+def _values(run: Run, name: str) -> tuple[str, ...]:
+    """What a fact of a run may be called: what is as published, "default" and by its value."""
     if name in ("method", "dataset", "seed"):
-        return str(getattr(run, name))
+        return (str(getattr(run, name)),)
     value = run.fact(name)
-    return "default" if value is None else str(value)
+    if value is not None:
+        return (str(value),)
+    published = run.iters_per_shot if name == "M" else AS_PUBLISHED.get(name)
+    return ("default",) if published is None else ("default", str(published))
 
 
 def _table_facts(experiment: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
@@ -241,13 +272,15 @@ def keep(records: Sequence[Record], where: Sequence[str]) -> list[Record]:
     """The finished records whose facts are as "FACT=VALUE" texts say.
 
     Raises:
-        UsageError: for a text without "=", or a fact that no record has.
+        UsageError: for a text without "=", a fact given twice, and as `select`.
     """
-    wanted = {}
+    wanted: dict[str, str] = {}
     for text in where:
         name, equals, value = text.partition("=")
         if not equals:
             raise UsageError(f"--where takes FACT=VALUE, such as M=300; got {text!r}.")
+        if name in wanted:
+            raise UsageError(f"--where has {name} twice: a record has one, so give one.")
         wanted[name] = value
     kept = {run.id for run in select(runs_of(records), wanted)}
     return [record for record in records if record.id in kept]

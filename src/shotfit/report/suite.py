@@ -11,6 +11,12 @@ from shotfit.report.tables import SPREAD, Cell, Column, Panel, Report, Row, seed
 AVERAGES = (("base", "Base"), ("novel", "Novel"), ("harmonic_mean", "HM"), ("joint", "Joint"))
 """Keys of records and titles: what the suite's base-to-novel table averages over tasks."""
 
+BASE_TO_NOVEL_NOTES = (
+    "HM of an average: of the averaged base and novel, as in the paper; not the mean of the HMs.",
+    "Joint: base and novel classes in one label space, all images.",
+    "Base alone: a method that is bound to its trained classes cannot score novel ones.",
+)
+
 
 def suite_report(records: Sequence[Record]) -> Report:
     """The embedded suite's tables.
@@ -24,19 +30,17 @@ def suite_report(records: Sequence[Record]) -> Report:
     """
     runs = suite_runs(records)
     panels: list[Panel] = []
+    notes = [SPREAD]
     for group in protocol_groups(runs):
         tasks = unique(sorted(run.dataset for run in group))
         heading = describe_protocol(group)
         if group[0].fact("setting") == "base_to_novel":
             panels.append(_averages(group, tasks, heading))
         panels.append(_by_task(group, tasks, heading))
-    notes = (
-        SPREAD,
-        "Joint: base and novel classes in one label space, all images.",
-        "Base alone: a method that is bound to its trained classes cannot score novel ones.",
-    )
+    if any(run.fact("setting") == "base_to_novel" for run in runs):
+        notes += BASE_TO_NOVEL_NOTES
     empty = ("No finished record of the embedded suite; `shotfit reproduce suite` plans the runs.",)
-    return Report("suite", "The embedded suite", tuple(panels), notes if panels else empty)
+    return Report("suite", "The embedded suite", tuple(panels), tuple(notes) if panels else empty)
 
 
 def suite_runs(records: Sequence[Record]) -> tuple[Run, ...]:

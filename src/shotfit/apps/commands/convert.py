@@ -8,7 +8,7 @@ import typer
 
 def convert(
     source: Annotated[Path, typer.Argument(help="OpenAI .pt, state dict, or open_clip folder.")],
-    destination: Annotated[Path, typer.Argument(help="The folder to write; must be new.")],
+    destination: Annotated[Path, typer.Argument(help="The folder to write; must be new or empty.")],
     tokenizer: Annotated[
         Path | None, typer.Option(help="Folder with CLIP's tokenizer files, to be copied.")
     ] = None,

@@ -19,7 +19,13 @@ def table(
     ] = "terminal",
     out: Annotated[Path | None, typer.Option(help="Write to this file.")] = None,
     where: Annotated[
-        list[str] | None, typer.Option(help="Keep records with FACT=VALUE, such as M=300.")
+        list[str] | None,
+        typer.Option(
+            metavar="FACT=VALUE",
+            help="Keep the records that have it, such as method=2sfs:coop, dataset=food, seed=1, "
+            "setting=base-to-novel, shots=4, budget=shared, precision=bf16 or M=300; repeat it "
+            "for more facts. A wrong one is answered with those there are.",
+        ),
     ] = None,
 ) -> None:
     """One of the paper's tables beside our records, or the embedded suite's tables."""

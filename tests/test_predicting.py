@@ -1,9 +1,11 @@
 """Predictions of many images: found, streamed, interrupted and resumed, in 8 bits, on Ray."""
 
 import contextlib
+import errno
 import json
 import os
 import signal
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -16,7 +18,7 @@ from conftest import make_backbone, shapes_dataset
 from PIL import Image
 from torch import nn
 
-from shotfit.apps import cli, predicting, predicting_on_ray
+from shotfit.apps import cli, predicting, predicting_on_ray, prediction_file
 from shotfit.apps.answering import Answerer, Question
 from shotfit.apps.prediction_file import PredictionFile
 from shotfit.archive import CLASSES, CONFIG, _checksum
@@ -161,9 +163,10 @@ def test_names_to_choose_among_are_embedded_once_for_any_number_of_blocks(
 # Files of predictions
 
 
-def test_predictions_in_both_formats_agree(shotfit, model, images, tmp_path):
+@pytest.mark.parametrize("suffix", [".parquet", ".PARQUET"])
+def test_predictions_in_both_formats_agree(shotfit, model, images, tmp_path, suffix):
     parquet = pytest.importorskip("pyarrow.parquet")
-    lines, table = tmp_path / "rows.jsonl", tmp_path / "rows.parquet"
+    lines, table = tmp_path / "rows.jsonl", tmp_path / f"rows{suffix}"
     assert shotfit("predict", model, images, "--top", 2, "--out", lines)[0] == 0
     assert shotfit("predict", model, images, "--top", 2, "--out", table)[0] == 0
     rows = read(lines)
@@ -171,7 +174,7 @@ def test_predictions_in_both_formats_agree(shotfit, model, images, tmp_path):
     assert all(len(row["answers"]) == 2 for row in rows)
     found = parquet.read_table(table).to_pylist()
     assert found == [{**row, "error": None} for row in rows]
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["images", "rows.jsonl", "rows.parquet"]
+    assert {p.name for p in tmp_path.iterdir()} == {"images", "rows.jsonl", table.name}
 
 
 def test_a_broken_image_stops_after_the_rows_before_it_or_is_noted(
@@ -250,6 +253,87 @@ def test_rows_of_another_command_are_not_mixed_in(shotfit, model, images, tmp_pa
     (tmp_path / "rows.jsonl.partial.json").unlink()
     assert "with other model, top" in shotfit(*arguments)[2]
     assert (tmp_path / "rows.jsonl.partial").read_bytes() == before
+
+
+WRITER = """
+import sys, time
+from pathlib import Path
+from shotfit.apps.prediction_file import PredictionFile
+with PredictionFile(Path(sys.argv[1]), {"top": 1}) as file:
+    file.write([{"image": "1.png", "answers": []}])
+    file._file.write(b'{"image": "2.p')
+    file._file.flush()
+    print("writing", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
+def test_a_file_has_one_writer_at_a_time_and_a_killed_one_leaves_it_to_the_next(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    source = str(Path(cli.__file__).parents[2])
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(path)],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": source},
+    ) as writer:
+        assert writer.stdout
+        assert writer.stdout.readline() == b"writing\n"
+        before = (tmp_path / "rows.jsonl.partial").read_bytes()
+        for question in ({"top": 1}, {"top": 2}):
+            with pytest.raises(DataError, match=r"rows\.jsonl\.partial is being written"):
+                PredictionFile(path, question)
+        assert (tmp_path / "rows.jsonl.partial").read_bytes() == before, "half a line is its own"
+        writer.kill()
+    with PredictionFile(path, {"top": 1}) as file:
+        assert file.rows == 1
+        file.write([{"image": "2.png", "answers": []}])
+        file.finish()
+    assert [row["image"] for row in read(path)] == ["1.png", "2.png"]
+
+
+def test_a_file_that_is_finished_while_it_is_opened_is_not_appended_to(tmp_path, monkeypatch):
+    path = tmp_path / "rows.jsonl"
+    first = PredictionFile(path, {})
+    first.write([{"image": "1.png", "answers": []}])
+    lock = prediction_file._lock
+
+    def late(file, partial):
+        monkeypatch.setattr(prediction_file, "_lock", lock)
+        first.finish()
+        lock(file, partial)
+
+    monkeypatch.setattr(prediction_file, "_lock", late)
+    with PredictionFile(path, {}) as second:
+        assert second.rows == 0
+        second.write([{"image": "2.png", "answers": []}])
+        assert [row["image"] for row in read(path)] == ["1.png"]
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP, None])
+def test_where_there_are_no_locks_it_goes_on_without(tmp_path, monkeypatch, number):
+    path = tmp_path / "rows.jsonl"
+
+    def flock(*_):
+        raise OSError(number, "no locks")
+
+    fcntl = None if number is None else MagicMock(flock=flock)
+    monkeypatch.setattr(prediction_file, "fcntl", fcntl)
+    with PredictionFile(path, {}) as file:
+        file.write([{"image": "1.png", "answers": []}])
+        file.finish()
+    assert len(read(path)) == 1
+
+
+def test_a_folder_is_refused_as_the_file_before_anything_is_predicted(
+    shotfit, model, images, tmp_path
+):
+    folder = tmp_path / "answers"
+    folder.mkdir()
+    code, _, err = shotfit("predict", model, images, "--out", folder)
+    assert code == 3
+    assert "answers is a folder" in err
+    assert not list(tmp_path.glob("*.partial*"))
 
 
 def test_names_that_are_no_unicode_survive(tmp_path):

@@ -92,6 +92,78 @@ def test_folders_are_read_as_they_are_reached(tmp_path, monkeypatch):
     assert read_so_far == [str(tmp_path), str(tmp_path / "a")]
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="links need a privilege there")
+def test_links_are_followed_but_not_in_circles(tmp_path):
+    for name in ("a/1.png", "else/2.png", "else/deep/3.png", "third/4.png"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    for name, target in {
+        "a/linked": "../else",
+        "else/deep/up": "../..",
+        "else/deep/self": "self",
+        "a/gone.png": "nothing.png",
+        "a/gone.txt": "nothing.txt",
+        "a/round.png": "round.png",
+        "a/to_folder.png": "../third",
+        "a/null.png": "/dev/null",
+    }.items():
+        (tmp_path / name).symlink_to(target)
+    assert list(find_images([tmp_path / "a"])) == [
+        str(tmp_path / "a" / name)
+        for name in (
+            "1.png",
+            "gone.png",
+            "linked/2.png",
+            "linked/deep/3.png",
+            # No circle yet: the folder that `up` leads to, without those that led there.
+            "linked/deep/up/third/4.png",
+            "round.png",
+            "to_folder.png/4.png",
+        )
+    ]
+    pattern = [os.path.basename(path) for path in find_images([tmp_path / "a" / "*.*"])]
+    assert pattern == ["1.png", "gone.png", "round.png"]
+
+
+def test_a_link_to_nothing_is_an_image_that_cannot_be_read(shotfit, model, images):
+    (images / "1" / "link.png").symlink_to("nothing.png")
+    code, _, err = shotfit("predict", model, images)
+    assert code == 3
+    assert "There is no image file" in err
+    assert "--skip-broken" in err
+    code, out, _ = shotfit("predict", model, images, "--skip-broken", "--json")
+    assert code == 0
+    assert sum("error" in json.loads(line) for line in out.splitlines()) == 1
+
+
+def test_a_mistyped_file_is_told_at_once_and_plainly(shotfit, model, images, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(predicting, "Answerer", lambda *_, **__: pytest.fail("a model was loaded"))
+        code, _, err = shotfit("predict", model, images, images / "nothere.png")
+    assert code == 3
+    assert "There is no image file" in err
+    assert "--skip-broken" not in err
+    assert shotfit("predict", model, images, images / "nothere.png", "--skip-broken")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--classes", ""], "names separated by commas"),
+        (["--classes", "nine,"], "names separated by commas"),
+        (["--classes", "nine,ten, nine"], "'nine' twice"),
+        (["--cpus-per-replica", 1], "--ray"),
+        (["--gpus-per-replica", 0], "--ray"),
+        (["--ray", "--cpus-per-replica", -1], "greater"),
+        (["--ray", "--gpus-per-replica", -0.5], "greater"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(shotfit, model, images, options, message):
+    code, _, err = shotfit("predict", model, images, *options)
+    assert code == 2
+    assert message in err
+
+
 # Class embeddings in the saved folder
 
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from unittest.mock import MagicMock
+from unittest.mock import MagicMock, Mock
 
 import numpy as np
 import pytest
@@ -576,6 +576,60 @@ def test_names_are_handed_to_ray_a_part_at_a_time(monkeypatch):
     assert [(len(part), taken) for part, taken in handed] == [(100, 100), (100, 200), (50, 250)]
 
 
+CALL_FAILS = """ray::MapWorker(MapBatches(Replica)).submit() (pid=15288, ip=192.0.2.2)
+  File "/x/predicting.py", line 11, in __call__
+    raise RuntimeError("no room")
+RuntimeError: no room
+left
+
+The above exception was the direct cause of the following exception:
+
+ray.exceptions.UserCodeException: UDF failed to process a data block.
+To change retry attempts, configure `ray.data.DataContext.get_current()`."""
+LOST = """The actor died unexpectedly before finishing this task.
+\tclass_name: MapWorker(MapBatches(Replica))
+Retry it, perhaps."""
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        (CALL_FAILS, "RuntimeError: no room"),
+        (LOST, "The actor died unexpectedly before finishing this task."),
+        ("", "Exception"),
+    ],
+)
+def test_the_reason_of_a_failure_on_ray_is_neither_a_traceback_nor_advice(message, reason):
+    assert predicting_on_ray._reason(Exception(message)) == reason
+
+
+def test_a_replica_says_itself_what_it_failed_of(model, images, monkeypatch):
+    replica = predicting_on_ray.Replica(
+        question=Question(str(model)), batch_size=4, device="cpu", workers=1
+    )
+    names = {"item": np.array(list_images(images))}
+    assert len(replica(names)["row"]) == 12
+    monkeypatch.setattr(Answerer, "rows", Mock(side_effect=RuntimeError("no room")))
+    assert replica(names) == {"row": ['{"failed": "RuntimeError: no room"}']}
+    monkeypatch.setattr(Answerer, "__init__", Mock(side_effect=OSError("no disk")))
+    replica = predicting_on_ray.Replica(
+        question=Question(str(model)), batch_size=4, device="cpu", workers=1
+    )
+    assert replica(names) == {"row": ['{"failed": "OSError: no disk"}']}
+
+
+def test_a_failure_among_rows_of_other_replicas_is_found():
+    rows = [{"image": "/x/1.png", "answers": []}, {"failed": "RuntimeError: no room"}]
+    data = MagicMock()
+    answered = data.from_items.return_value.map_batches.return_value
+    answered.iter_batches.return_value = [{"row": [json.dumps(row) for row in rows]}]
+    found = predicting_on_ray._answered(
+        data, Question("pets"), ["1.png", "2.png"], RayOptions(), 1, 8, None
+    )
+    with pytest.raises(DataError, match="cannot answer: RuntimeError: no room"):
+        list(found)
+
+
 def replicas() -> list[int]:
     """Ray actors with a classifier below this process."""
     found = []
@@ -625,5 +679,5 @@ def test_on_ray_rows_are_the_same_and_a_lost_replica_is_survived(model, tmp_path
     assert len(killed) == 1
     assert [row["image"] for row in rows] == [row["image"] for row in expected]
     for found, known in zip(rows, expected, strict=True):
-        assert ("error" in found) == ("error" in known)
+        assert found.get("error") == known.get("error")
         assert found.get("answers") == known.get("answers")

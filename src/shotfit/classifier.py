@@ -15,7 +15,7 @@ from shotfit import archive
 from shotfit.backbone.int8 import quantize
 from shotfit.data.accepted import as_dataset
 from shotfit.data.checks import check_names
-from shotfit.data.dataset import Dataset, Example, Split, make_task
+from shotfit.data.dataset import Dataset, make_task, select_classes
 from shotfit.data.images import ImageSource
 from shotfit.data.listing import list_images
 from shotfit.data.loading import Loading, memory_bytes
@@ -206,8 +206,9 @@ class FewShotClassifier:
     def predict_proba(self, images: Images, classnames: Sequence[str] | None = None) -> np.ndarray:
         """Softmax probabilities, float32 (images, classes), or (classes,) for a single image."""
         paths, single = self._expand(images)
+        classes = len(self.classes if classnames is None else classnames)
         batches = [logits.softmax(dim=-1) for logits in self.iter_logits(paths, classnames)]
-        probabilities = torch.cat(batches).numpy()
+        probabilities = torch.cat([torch.empty(0, classes), *batches]).numpy()
         return probabilities[0] if single else probabilities
 
     def iter_logits(
@@ -252,9 +253,12 @@ class FewShotClassifier:
 
         Raises:
             DataError: for an empty name or one that is too long.
+            UsageError: for no names at all.
         """
         if classnames is not None:
             check_names(classnames)
+            if not len(classnames):
+                raise UsageError("There are no class names to choose among.")
             return self.method.encode_classes(classnames)
         if self._classes is None:
             everything = self.embedded_names()
@@ -283,12 +287,12 @@ class FewShotClassifier:
         known = [label for label, row in enumerate(rows) if row >= 0]
         unknown = [label for label, row in enumerate(rows) if row < 0]
         if not unknown:
-            return evaluate(self.method, {"all": _part(dataset, examples, known)})
+            return evaluate(self.method, {"all": select_classes(examples, dataset, known)})
         if not known:
-            return evaluate(self.method, {"all": _part(dataset, examples, unknown)})
+            return evaluate(self.method, {"all": select_classes(examples, dataset, unknown)})
         tests = {
-            "base": _part(dataset, examples, known),
-            "novel": _part(dataset, examples, unknown),
+            "base": select_classes(examples, dataset, known),
+            "novel": select_classes(examples, dataset, unknown),
         }
         return evaluate(self.method, tests)
 
@@ -387,17 +391,3 @@ class FewShotClassifier:
         if isinstance(images, Sequence) and not isinstance(images, bytes):
             return list(images), False
         return [images], True
-
-
-def _part(dataset: Dataset, examples: Sequence[Example], labels: Sequence[int]) -> Split:
-    position = {label: index for index, label in enumerate(labels)}
-    return Split(
-        classnames=tuple(dataset.classnames[label] for label in labels),
-        examples=tuple(
-            Example(example.key, position[example.label], example.image)
-            for example in examples
-            if example.label in position
-        ),
-        template=dataset.template,
-        draft=dataset.draft,
-    )

@@ -149,14 +149,15 @@ def split_base_novel(classes: int) -> tuple[range, range]:
     return range(base), range(base, classes)
 
 
-def select_classes(examples: Sequence[Example], dataset: Dataset, labels: range) -> Split:
-    """The examples whose label is in `labels`, relabelled from 0, with their class names."""
+def select_classes(examples: Sequence[Example], dataset: Dataset, labels: Sequence[int]) -> Split:
+    """The examples whose label is among `labels`, relabelled in their order, with their names."""
+    position = {label: index for index, label in enumerate(labels)}
     return Split(
         classnames=tuple(dataset.classnames[label] for label in labels),
         examples=tuple(
-            Example(example.key, example.label - labels.start, example.image)
+            Example(example.key, position[example.label], example.image)
             for example in examples
-            if example.label in labels
+            if example.label in position
         ),
         template=dataset.template,
         draft=dataset.draft,

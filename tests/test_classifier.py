@@ -149,6 +149,16 @@ def test_evaluate_tells_base_from_novel(fitted):
     assert set(fitted.evaluate(shapes_dataset(4))) == {"all"}
 
 
+def test_no_images_have_no_answers_and_no_classes_are_refused(fitted, images):
+    assert fitted.predict([]) == []
+    assert fitted.predict_proba([]).shape == (0, len(fitted.classes))
+    assert fitted.predict_proba([], ["purple", "red"]).shape == (0, 2)
+    assert fitted.predict_proba([]).dtype == np.float32
+    for found in (fitted.predict, fitted.predict_proba):
+        with pytest.raises(UsageError, match="no class names"):
+            found(images, [])
+
+
 def test_not_fitted_and_bad_calls(checkpoint, fitted, images, tmp_path):
     with pytest.raises(UsageError, match="call fit first"):
         FewShotClassifier(str(checkpoint)).predict(images)

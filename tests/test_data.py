@@ -3,12 +3,14 @@
 import itertools
 import json
 import random
+import struct
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 import torch
 from conftest import SPEC, make_support, shapes_dataset
-from PIL import Image
+from PIL import Image, ImageOps
 
 from shotfit.data import load_dataset, locate
 from shotfit.data.checks import check_split
@@ -148,12 +150,54 @@ def test_decompression_bomb_is_refused(tmp_path, monkeypatch):
         open_image(path)
 
 
-def test_exif_orientation_is_respected(tmp_path):
-    image = Image.new("RGB", (30, 10), "red")
+@pytest.mark.parametrize("suffix", ["jpg", "png", "webp", "tiff"])
+@pytest.mark.parametrize("orientation", [*range(1, 9), 0, 9])
+def test_exif_orientation_is_respected(tmp_path, suffix, orientation):
+    noise = np.random.default_rng(0).integers(0, 255, (10, 30, 3), dtype=np.uint8)
     exif = Image.Exif()
-    exif[0x0112] = 6
-    image.save(tmp_path / "turned.jpg", exif=exif)
-    assert open_image(tmp_path / "turned.jpg").size == (10, 30)
+    exif[0x0112] = orientation
+    path = tmp_path / f"turned.{suffix}"
+    Image.fromarray(noise).save(path, exif=exif)
+    with Image.open(path) as image:
+        expected = ImageOps.exif_transpose(image)
+        assert expected.size == ((10, 30) if orientation in range(5, 9) else (30, 10))
+    assert np.array_equal(np.asarray(open_image(path)), np.asarray(expected))
+
+
+def exif_entries(*entries):
+    """An EXIF block with these entries: tag, type, count, four bytes of value."""
+    body = b"".join(struct.pack("<HHI4s", *entry) for entry in entries)
+    return b"Exif\0\0II*\0" + struct.pack("<IH", 8, len(entries)) + body + bytes(4)
+
+
+TURNED = (0x0112, 3, 1, b"\6\0\0\0")
+DAMAGED = {
+    "text as a resolution": (exif_entries(TURNED, (0x011A, 2, 4, b"abc\0")), (10, 30)),
+    "text as a width": (exif_entries(TURNED, (0x0100, 2, 4, b"abc\0")), (10, 30)),
+    "no EXIF at all": (b"Exif\0\0nonsense", (30, 10)),
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGED)
+def test_damaged_exif_costs_no_more_than_the_orientation(tmp_path, kind):
+    exif, size = DAMAGED[kind]
+    path = tmp_path / "damaged.jpg"
+    Image.new("RGB", (30, 10), "red").save(path, exif=exif)
+    if size == (10, 30):
+        with Image.open(path) as image, pytest.raises((struct.error, TypeError)):
+            ImageOps.exif_transpose(image)
+    assert open_image(path).size == size
+
+
+@pytest.mark.parametrize("error", [struct.error("bad"), KeyError("bad"), AssertionError()])
+def test_whatever_a_decoder_stumbles_over_is_the_files_fault(tmp_path, monkeypatch, error):
+    path = picture(tmp_path / "bad.png")
+    monkeypatch.setattr(Image, "open", Mock(side_effect=error))
+    with pytest.raises(DataError, match=r"bad\.png cannot be read as an image: .*(bad|Asser)"):
+        open_image(path)
+    monkeypatch.setattr(Image, "open", Mock(side_effect=MemoryError))
+    with pytest.raises(MemoryError):
+        open_image(path)
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl"])

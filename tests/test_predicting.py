@@ -1,13 +1,15 @@
 """Predictions of many images: found, streamed, interrupted and resumed, in 8 bits, on Ray."""
 
 import contextlib
+import errno
 import json
 import os
 import signal
+import subprocess
 import sys
 import threading
 from pathlib import Path
-from unittest.mock import MagicMock
+from unittest.mock import MagicMock, Mock
 
 import numpy as np
 import pytest
@@ -16,7 +18,7 @@ from conftest import make_backbone, shapes_dataset
 from PIL import Image
 from torch import nn
 
-from shotfit.apps import cli, predicting, predicting_on_ray
+from shotfit.apps import cli, predicting, predicting_on_ray, prediction_file
 from shotfit.apps.answering import Answerer, Question
 from shotfit.apps.prediction_file import PredictionFile
 from shotfit.archive import CLASSES, CONFIG, _checksum
@@ -90,6 +92,78 @@ def test_folders_are_read_as_they_are_reached(tmp_path, monkeypatch):
     assert read_so_far == [str(tmp_path), str(tmp_path / "a")]
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="links need a privilege there")
+def test_links_are_followed_but_not_in_circles(tmp_path):
+    for name in ("a/1.png", "else/2.png", "else/deep/3.png", "third/4.png"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    for name, target in {
+        "a/linked": "../else",
+        "else/deep/up": "../..",
+        "else/deep/self": "self",
+        "a/gone.png": "nothing.png",
+        "a/gone.txt": "nothing.txt",
+        "a/round.png": "round.png",
+        "a/to_folder.png": "../third",
+        "a/null.png": "/dev/null",
+    }.items():
+        (tmp_path / name).symlink_to(target)
+    assert list(find_images([tmp_path / "a"])) == [
+        str(tmp_path / "a" / name)
+        for name in (
+            "1.png",
+            "gone.png",
+            "linked/2.png",
+            "linked/deep/3.png",
+            # No circle yet: the folder that `up` leads to, without those that led there.
+            "linked/deep/up/third/4.png",
+            "round.png",
+            "to_folder.png/4.png",
+        )
+    ]
+    pattern = [os.path.basename(path) for path in find_images([tmp_path / "a" / "*.*"])]
+    assert pattern == ["1.png", "gone.png", "round.png"]
+
+
+def test_a_link_to_nothing_is_an_image_that_cannot_be_read(shotfit, model, images):
+    (images / "1" / "link.png").symlink_to("nothing.png")
+    code, _, err = shotfit("predict", model, images)
+    assert code == 3
+    assert "There is no image file" in err
+    assert "--skip-broken" in err
+    code, out, _ = shotfit("predict", model, images, "--skip-broken", "--json")
+    assert code == 0
+    assert sum("error" in json.loads(line) for line in out.splitlines()) == 1
+
+
+def test_a_mistyped_file_is_told_at_once_and_plainly(shotfit, model, images, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(predicting, "Answerer", lambda *_, **__: pytest.fail("a model was loaded"))
+        code, _, err = shotfit("predict", model, images, images / "nothere.png")
+    assert code == 3
+    assert "There is no image file" in err
+    assert "--skip-broken" not in err
+    assert shotfit("predict", model, images, images / "nothere.png", "--skip-broken")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--classes", ""], "names separated by commas"),
+        (["--classes", "nine,"], "names separated by commas"),
+        (["--classes", "nine,ten, nine"], "'nine' twice"),
+        (["--cpus-per-replica", 1], "--ray"),
+        (["--gpus-per-replica", 0], "--ray"),
+        (["--ray", "--cpus-per-replica", -1], "greater"),
+        (["--ray", "--gpus-per-replica", -0.5], "greater"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(shotfit, model, images, options, message):
+    code, _, err = shotfit("predict", model, images, *options)
+    assert code == 2
+    assert message in err
+
+
 # Class embeddings in the saved folder
 
 
@@ -161,9 +235,10 @@ def test_names_to_choose_among_are_embedded_once_for_any_number_of_blocks(
 # Files of predictions
 
 
-def test_predictions_in_both_formats_agree(shotfit, model, images, tmp_path):
+@pytest.mark.parametrize("suffix", [".parquet", ".PARQUET"])
+def test_predictions_in_both_formats_agree(shotfit, model, images, tmp_path, suffix):
     parquet = pytest.importorskip("pyarrow.parquet")
-    lines, table = tmp_path / "rows.jsonl", tmp_path / "rows.parquet"
+    lines, table = tmp_path / "rows.jsonl", tmp_path / f"rows{suffix}"
     assert shotfit("predict", model, images, "--top", 2, "--out", lines)[0] == 0
     assert shotfit("predict", model, images, "--top", 2, "--out", table)[0] == 0
     rows = read(lines)
@@ -171,7 +246,7 @@ def test_predictions_in_both_formats_agree(shotfit, model, images, tmp_path):
     assert all(len(row["answers"]) == 2 for row in rows)
     found = parquet.read_table(table).to_pylist()
     assert found == [{**row, "error": None} for row in rows]
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["images", "rows.jsonl", "rows.parquet"]
+    assert {p.name for p in tmp_path.iterdir()} == {"images", "rows.jsonl", table.name}
 
 
 def test_a_broken_image_stops_after_the_rows_before_it_or_is_noted(
@@ -250,6 +325,87 @@ def test_rows_of_another_command_are_not_mixed_in(shotfit, model, images, tmp_pa
     (tmp_path / "rows.jsonl.partial.json").unlink()
     assert "with other model, top" in shotfit(*arguments)[2]
     assert (tmp_path / "rows.jsonl.partial").read_bytes() == before
+
+
+WRITER = """
+import sys, time
+from pathlib import Path
+from shotfit.apps.prediction_file import PredictionFile
+with PredictionFile(Path(sys.argv[1]), {"top": 1}) as file:
+    file.write([{"image": "1.png", "answers": []}])
+    file._file.write(b'{"image": "2.p')
+    file._file.flush()
+    print("writing", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
+def test_a_file_has_one_writer_at_a_time_and_a_killed_one_leaves_it_to_the_next(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    source = str(Path(cli.__file__).parents[2])
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(path)],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": source},
+    ) as writer:
+        assert writer.stdout
+        assert writer.stdout.readline() == b"writing\n"
+        before = (tmp_path / "rows.jsonl.partial").read_bytes()
+        for question in ({"top": 1}, {"top": 2}):
+            with pytest.raises(DataError, match=r"rows\.jsonl\.partial is being written"):
+                PredictionFile(path, question)
+        assert (tmp_path / "rows.jsonl.partial").read_bytes() == before, "half a line is its own"
+        writer.kill()
+    with PredictionFile(path, {"top": 1}) as file:
+        assert file.rows == 1
+        file.write([{"image": "2.png", "answers": []}])
+        file.finish()
+    assert [row["image"] for row in read(path)] == ["1.png", "2.png"]
+
+
+def test_a_file_that_is_finished_while_it_is_opened_is_not_appended_to(tmp_path, monkeypatch):
+    path = tmp_path / "rows.jsonl"
+    first = PredictionFile(path, {})
+    first.write([{"image": "1.png", "answers": []}])
+    lock = prediction_file._lock
+
+    def late(file, partial):
+        monkeypatch.setattr(prediction_file, "_lock", lock)
+        first.finish()
+        lock(file, partial)
+
+    monkeypatch.setattr(prediction_file, "_lock", late)
+    with PredictionFile(path, {}) as second:
+        assert second.rows == 0
+        second.write([{"image": "2.png", "answers": []}])
+        assert [row["image"] for row in read(path)] == ["1.png"]
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP, None])
+def test_where_there_are_no_locks_it_goes_on_without(tmp_path, monkeypatch, number):
+    path = tmp_path / "rows.jsonl"
+
+    def flock(*_):
+        raise OSError(number, "no locks")
+
+    fcntl = None if number is None else MagicMock(flock=flock)
+    monkeypatch.setattr(prediction_file, "fcntl", fcntl)
+    with PredictionFile(path, {}) as file:
+        file.write([{"image": "1.png", "answers": []}])
+        file.finish()
+    assert len(read(path)) == 1
+
+
+def test_a_folder_is_refused_as_the_file_before_anything_is_predicted(
+    shotfit, model, images, tmp_path
+):
+    folder = tmp_path / "answers"
+    folder.mkdir()
+    code, _, err = shotfit("predict", model, images, "--out", folder)
+    assert code == 3
+    assert "answers is a folder" in err
+    assert not list(tmp_path.glob("*.partial*"))
 
 
 def test_names_that_are_no_unicode_survive(tmp_path):
@@ -420,6 +576,60 @@ def test_names_are_handed_to_ray_a_part_at_a_time(monkeypatch):
     assert [(len(part), taken) for part, taken in handed] == [(100, 100), (100, 200), (50, 250)]
 
 
+CALL_FAILS = """ray::MapWorker(MapBatches(Replica)).submit() (pid=15288, ip=192.0.2.2)
+  File "/x/predicting.py", line 11, in __call__
+    raise RuntimeError("no room")
+RuntimeError: no room
+left
+
+The above exception was the direct cause of the following exception:
+
+ray.exceptions.UserCodeException: UDF failed to process a data block.
+To change retry attempts, configure `ray.data.DataContext.get_current()`."""
+LOST = """The actor died unexpectedly before finishing this task.
+\tclass_name: MapWorker(MapBatches(Replica))
+Retry it, perhaps."""
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        (CALL_FAILS, "RuntimeError: no room"),
+        (LOST, "The actor died unexpectedly before finishing this task."),
+        ("", "Exception"),
+    ],
+)
+def test_the_reason_of_a_failure_on_ray_is_neither_a_traceback_nor_advice(message, reason):
+    assert predicting_on_ray._reason(Exception(message)) == reason
+
+
+def test_a_replica_says_itself_what_it_failed_of(model, images, monkeypatch):
+    replica = predicting_on_ray.Replica(
+        question=Question(str(model)), batch_size=4, device="cpu", workers=1
+    )
+    names = {"item": np.array(list_images(images))}
+    assert len(replica(names)["row"]) == 12
+    monkeypatch.setattr(Answerer, "rows", Mock(side_effect=RuntimeError("no room")))
+    assert replica(names) == {"row": ['{"failed": "RuntimeError: no room"}']}
+    monkeypatch.setattr(Answerer, "__init__", Mock(side_effect=OSError("no disk")))
+    replica = predicting_on_ray.Replica(
+        question=Question(str(model)), batch_size=4, device="cpu", workers=1
+    )
+    assert replica(names) == {"row": ['{"failed": "OSError: no disk"}']}
+
+
+def test_a_failure_among_rows_of_other_replicas_is_found():
+    rows = [{"image": "/x/1.png", "answers": []}, {"failed": "RuntimeError: no room"}]
+    data = MagicMock()
+    answered = data.from_items.return_value.map_batches.return_value
+    answered.iter_batches.return_value = [{"row": [json.dumps(row) for row in rows]}]
+    found = predicting_on_ray._answered(
+        data, Question("pets"), ["1.png", "2.png"], RayOptions(), 1, 8, None
+    )
+    with pytest.raises(DataError, match="cannot answer: RuntimeError: no room"):
+        list(found)
+
+
 def replicas() -> list[int]:
     """Ray actors with a classifier below this process."""
     found = []
@@ -469,5 +679,5 @@ def test_on_ray_rows_are_the_same_and_a_lost_replica_is_survived(model, tmp_path
     assert len(killed) == 1
     assert [row["image"] for row in rows] == [row["image"] for row in expected]
     for found, known in zip(rows, expected, strict=True):
-        assert ("error" in found) == ("error" in known)
+        assert found.get("error") == known.get("error")
         assert found.get("answers") == known.get("answers")

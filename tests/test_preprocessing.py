@@ -3,15 +3,19 @@
 import json
 import math
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
 
 from shotfit.backbone import _image_spec
-from shotfit.data.images import draw_crop, open_image, prepare
+from shotfit.data import images
+from shotfit.data.images import ImageSpec, draw_crop, open_image, prepare
+from shotfit.memory import MB, peak_memory_bytes, reset_peak_memory
 
 SIZES = [(224, 224), (301, 199), (57, 333), (31, 32), (1, 40), (40, 1), (225, 224)]
 PROCESSORS = {
@@ -36,6 +40,30 @@ def test_pixels_are_bit_identical(name, mode, tmp_path):
         found = prepare(open_image(image), spec)
         assert found.dtype == np.float32
         assert np.array_equal(found, expected.astype(np.float32)), (width, height)
+
+
+@pytest.mark.parametrize("size", [(2, 701), (999, 4), (7, 3000), (3000, 7)])
+def test_the_ends_that_are_cut_off_before_resizing_do_not_matter(size, monkeypatch):
+    noise = np.random.default_rng(0).integers(0, 256, (size[1], size[0], 3), dtype=np.uint8)
+    image, spec = Image.fromarray(noise), ImageSpec(32, 40)
+    monkeypatch.setattr(images, "LONGEST", 1000)
+    expected = prepare(image, spec)
+    monkeypatch.setattr(images, "LONGEST", 50)
+    found = prepare(image, spec)
+    # One of 255 levels: the same sums are rounded elsewhere.
+    assert np.abs(found - expected).max() * min(spec.std) * 255 < 1.1
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads memory in /proc")
+@pytest.mark.parametrize("square", [False, True])
+@pytest.mark.parametrize("size", [(1, 300_000), (300_000, 1)])
+def test_a_long_image_takes_no_more_memory_than_a_photo(size, square):
+    image, cpu = Image.new("RGB", size), torch.device("cpu")
+    prepare(Image.new("RGB", (300, 200)), ImageSpec(square=square))
+    reset_peak_memory(cpu)
+    before = peak_memory_bytes(cpu)
+    prepare(image, ImageSpec(square=square))
+    assert peak_memory_bytes(cpu) - before < 100 * MB
 
 
 def test_transparent_palettes_lie_over_white():

@@ -206,8 +206,9 @@ class FewShotClassifier:
     def predict_proba(self, images: Images, classnames: Sequence[str] | None = None) -> np.ndarray:
         """Softmax probabilities, float32 (images, classes), or (classes,) for a single image."""
         paths, single = self._expand(images)
+        classes = len(self.classes if classnames is None else classnames)
         batches = [logits.softmax(dim=-1) for logits in self.iter_logits(paths, classnames)]
-        probabilities = torch.cat(batches).numpy()
+        probabilities = torch.cat([torch.empty(0, classes), *batches]).numpy()
         return probabilities[0] if single else probabilities
 
     def iter_logits(
@@ -252,9 +253,12 @@ class FewShotClassifier:
 
         Raises:
             DataError: for an empty name or one that is too long.
+            UsageError: for no names at all.
         """
         if classnames is not None:
             check_names(classnames)
+            if not len(classnames):
+                raise UsageError("There are no class names to choose among.")
             return self.method.encode_classes(classnames)
         if self._classes is None:
             everything = self.embedded_names()

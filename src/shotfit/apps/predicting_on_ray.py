@@ -10,6 +10,7 @@ import importlib
 import json
 import logging
 import os
+import re
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -40,7 +41,7 @@ def rows_on_ray(
     Raises:
         UsageError: when Ray or what Ray Data needs is not installed, or no machine has what a
             replica takes.
-        DataError: when the cluster cannot be reached, or replicas cannot read the classifier.
+        DataError: when the cluster cannot be reached, or replicas fail, with the reason.
     """
     with connected(options) as ray:
         try:
@@ -59,9 +60,7 @@ def rows_on_ray(
                     data, question, names, options, slots(ray, options), batch_size, device
                 )
             except ray.exceptions.RayError as error:
-                # A traceback of the replica, whose last line says what it is.
-                last = str(error).strip().splitlines()[-1]
-                raise DataError(f"Predicting on Ray failed: {last}") from error
+                raise DataError(f"Predicting on Ray failed: {_reason(error)}") from error
 
 
 def _answered(
@@ -90,12 +89,27 @@ def _answered(
         num_cpus=options.cpus,
         num_gpus=options.gpus or None,
     )
-    named = iter(names)
+    named = zip(places, names, strict=True)
     for batch in answered.iter_batches(batch_size=size, batch_format="numpy"):
         rows = [json.loads(row) for row in batch["row"]]
-        if "failed" in rows[0]:
-            raise DataError(f"A replica on Ray cannot answer: {rows[0]['failed']}")
-        yield [{**row, "image": next(named)} for row in rows]
+        for row in rows:
+            # Other replicas' rows may stand before it.
+            if "failed" in row:
+                raise DataError(f"A replica on Ray cannot answer: {row['failed']}")
+        yield [_as_given(row, *next(named)) for row in rows]
+
+
+def _as_given(row: Row, place: str, name: str) -> Row:
+    """The row that is written without Ray, where an image goes by its name, not its whole path."""
+    if "error" in row:
+        return {"image": name, "error": row["error"].replace(place, name)}
+    return {**row, "image": name}
+
+
+def _reason(error: Exception) -> str:
+    """What a replica died of. Ray puts tracebacks before it, if there are any, and advice after."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return next((line for line in lines if re.match(r"[\w.]+(Error|Exception): ", line)), lines[0])
 
 
 def _anywhere(model: str) -> str:
@@ -118,13 +132,23 @@ class Replica:
             self.answerer = Answerer(
                 question, batch_size=batch_size, device=device, workers=workers
             )
-        except (DataError, UsageError) as error:
+        except Exception as error:
             # Raised here, it would be Ray's to report, in a hundred lines.
-            self.failure = str(error)
+            self.failure = _words(error)
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Paths in, rows out: as JSON, since rows with answers and with an error differ."""
-        if self.answerer is None:
-            return {"row": [json.dumps({"failed": self.failure})]}
-        names = iter([str(name) for name in batch["item"]])
-        return {"row": [json.dumps(row) for rows in self.answerer.rows(names) for row in rows]}
+        if self.answerer is not None:
+            names = iter([str(name) for name in batch["item"]])
+            try:
+                rows = [row for rows in self.answerer.rows(names) for row in rows]
+                return {"row": [json.dumps(row) for row in rows]}
+            except Exception as error:
+                self.failure = _words(error)
+        return {"row": [json.dumps({"failed": self.failure})]}
+
+
+def _words(error: Exception) -> str:
+    """Our own messages as they are; what nobody has foreseen with its kind."""
+    known = isinstance(error, DataError | UsageError)
+    return str(error) if known else f"{type(error).__name__}: {error}"

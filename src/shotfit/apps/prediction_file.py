@@ -1,19 +1,26 @@
 """A file of predictions that grows row by row, survives an interruption, and appears whole.
 
 Rows go to `FILE.partial` as JSON lines; `FILE.partial.json` says what they are the answers to, so
-that the same command goes on after the last of them and another one does not.
+that the same command goes on after the last of them and another one does not. Whoever writes holds
+a lock on it, which ends with the process, however that ends.
 """
 
+import errno
 import importlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from shotfit.errors import DataError, UsageError
 from shotfit.keep import write_atomically
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
 
 Row = Mapping[str, Any]
 # Rows of a Parquet row group, which are in memory at a time.
@@ -28,24 +35,27 @@ class PredictionFile:
 
         Raises:
             UsageError: for Parquet without pyarrow.
-            DataError: when the rows belong to another question, or nothing can be written.
+            DataError: when the rows belong to another question, another process is writing them,
+                or nothing can be written.
         """
         self.path = path
         self.partial = path.with_name(path.name + ".partial")
         self.note = path.with_name(path.name + ".partial.json")
         self.rows = 0
         """Rows that are there."""
-        if path.suffix == ".parquet":
+        self.parquet = path.suffix.lower() == ".parquet"
+        if self.parquet:
             _pyarrow()
+        if path.is_dir():
+            raise DataError(f"{path} is a folder; --out takes the name of a file.")
         try:
-            if self.partial.exists():
-                self._check(question)
-                self.rows = _whole_rows(self.partial)
-            else:
-                text = json.dumps(question, indent=1, ensure_ascii=False) + "\n"
-                write_atomically(self.note, text)
-            # Where a name is no Unicode, backslashreplace writes what is JSON's own escape.
-            self._file = self.partial.open("a", encoding="utf-8", errors="backslashreplace")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = _open_alone(self.partial)
+            try:
+                self._take_up(question)
+            except BaseException:
+                self._file.close()
+                raise
         except OSError as error:
             raise DataError(f"Cannot write {self.partial}: {error}") from error
 
@@ -58,21 +68,34 @@ class PredictionFile:
     def write(self, rows: Iterable[Row]) -> None:
         """Appends rows; from here on an interruption keeps them."""
         for row in rows:
-            self._file.write(json.dumps(row, ensure_ascii=False) + "\n")
+            line = json.dumps(row, ensure_ascii=False) + "\n"
+            # Where a name is no Unicode, backslashreplace writes what is JSON's own escape.
+            self._file.write(line.encode("utf-8", "backslashreplace"))
             self.rows += 1
         self._file.flush()
 
     def finish(self) -> None:
         """Turns the rows into the file."""
-        self._file.close()
-        if self.path.suffix == ".parquet":
+        made = self.partial
+        if self.parquet:
             made = self.path.with_name(self.path.name + ".tmp")
-            _write_parquet(made, _read(self.partial))
-            os.replace(made, self.path)
-            self.partial.unlink()
-        else:
-            os.replace(self.partial, self.path)
+            self._file.seek(0)
+            _write_parquet(made, map(json.loads, self._file))
+        if fcntl is None:
+            # There an open file cannot be renamed; elsewhere the lock has to last until it is.
+            self._file.close()
+        os.replace(made, self.path)
+        self.partial.unlink(missing_ok=True)
         self.note.unlink(missing_ok=True)
+        self._file.close()
+
+    def _take_up(self, question: Mapping[str, Any]) -> None:
+        if self._file.seek(0, os.SEEK_END):
+            self._check(question)
+            self.rows = _whole_rows(self._file)
+        else:
+            text = json.dumps(question, indent=1, ensure_ascii=False) + "\n"
+            write_atomically(self.note, text)
 
     def _check(self, question: Mapping[str, Any]) -> None:
         try:
@@ -87,23 +110,46 @@ class PredictionFile:
             )
 
 
-def _whole_rows(path: Path) -> int:
+def _open_alone(path: Path) -> IO[bytes]:
+    """Opens a file for reading and appending that no other process has opened so."""
+    while True:
+        file = path.open("a+b")
+        try:
+            _lock(file, path)
+            # Between opening and locking, who wrote it may have made the finished file of it.
+            if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                return file
+        except BaseException:
+            file.close()
+            raise
+        file.close()
+
+
+def _lock(file: IO[bytes], path: Path) -> None:
+    if fcntl is None:
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+            raise DataError(
+                f"{path} is being written by another process. Wait for it, or give another --out."
+            ) from None
+        # Some network file systems have no locks: there it goes on without.
+
+
+def _whole_rows(file: IO[bytes]) -> int:
     """The number of complete lines; what a killed process has written of one more is cut off."""
     count = end = 0
-    with path.open("r+b") as file:
-        for line in file:
-            if not line.endswith(b"\n"):
-                file.truncate(end)
-                break
-            count += 1
-            end += len(line)
+    file.seek(0)
+    for line in file:
+        if not line.endswith(b"\n"):
+            file.truncate(end)
+            break
+        count += 1
+        end += len(line)
+    file.seek(0, os.SEEK_END)
     return count
-
-
-def _read(path: Path) -> Iterator[Row]:
-    with path.open(encoding="utf-8") as file:
-        for line in file:
-            yield json.loads(line)
 
 
 def _write_parquet(path: Path, rows: Iterator[Row]) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import ExifTags, Image, UnidentifiedImageError
 
 from shotfit.errors import DataError, UsageError
 
@@ -20,6 +20,20 @@ CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
 # Pillow warns from here on and refuses twice as much; a photo of this many pixels is an attack.
 MAX_PIXELS = 178_956_970
+# Of an image that is longer, in widths, the ends are cut off before it is resized, not only then:
+# of one with 30,000,000 pixels in a row they would take terabytes.
+LONGEST = 200
+
+TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+"""How an image is made upright, by its EXIF orientation."""
 
 ImageSource = str | Path | bytes | Image.Image | np.ndarray
 
@@ -60,7 +74,8 @@ def open_image(
 ) -> Image.Image:
     """An upright RGB image from a file, bytes, a PIL image or a uint8 array (height, width[, 3]).
 
-    EXIF orientation is applied. Transparency is laid over white, as transformers' image processors
+    EXIF orientation is applied; where the EXIF is damaged, the image is taken as it lies, as
+    viewers do. Transparency is laid over white, as transformers' image processors
     do. With `enough`, a JPEG may come at 1/2, 1/4 or 1/8 of its size, which is decoded in a
     fraction of the time, as long as its short side keeps so many pixels.
 
@@ -91,17 +106,19 @@ def open_image(
         if enough is not None:
             _draft(image, enough)
         image.load()
-        return _to_rgb(ImageOps.exif_transpose(image))
+        return _to_rgb(_upright(image))
+    except (UsageError, MemoryError):
+        raise
     except FileNotFoundError as error:
         raise DataError(f"There is no image file {name}.") from error
     except UnidentifiedImageError as error:
         raise DataError(f"{name} is not an image that Pillow can read.") from error
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise DataError(f"{name} claims more than {MAX_PIXELS:,} pixels; refused.") from error
-    except (OSError, SyntaxError, ValueError, EOFError) as error:
-        if isinstance(error, UsageError):
-            raise
-        raise DataError(f"{name} cannot be read as an image: {error}.") from error
+    except Exception as error:
+        # Of a damaged file, Pillow's decoders let out whatever they stumble over.
+        why = str(error) or type(error).__name__
+        raise DataError(f"{name} cannot be read as an image: {why}.") from error
 
 
 def draft_side(spec: ImageSpec) -> int:
@@ -118,6 +135,8 @@ def draft_side_of_crops(spec: ImageSpec, smallest: float) -> int:
 
 def prepare(image: Image.Image, spec: ImageSpec) -> np.ndarray:
     """The test-time transform: resize, centre crop, normalise; float32 (3, size, size)."""
+    if not spec.square:
+        image = _middle(image)
     width, height = image.size
     if spec.square:
         target = (spec.resize, spec.resize)
@@ -187,6 +206,26 @@ def _draft(image: Image.Image, enough: int) -> None:
     if shrunk < 1:
         # Of the sizes that the format offers, Pillow takes the smallest that is not below this.
         image.draft(None, (math.ceil(image.width * shrunk), math.ceil(image.height * shrunk)))
+
+
+def _upright(image: Image.Image) -> Image.Image:
+    """`ImageOps.exif_transpose` as far as pixels go. That one also writes the EXIF anew without the
+    orientation, which fails for values that could be read."""
+    try:
+        turn = TURNS.get(image.getexif().get(ExifTags.Base.Orientation, 1))
+    except Exception:
+        turn = None
+    return image.copy() if turn is None else image.transpose(turn)
+
+
+def _middle(image: Image.Image) -> Image.Image:
+    """The middle of an image that is far too long, any other as it is."""
+    width, height = image.size
+    cut = (max(width, height) - LONGEST * min(width, height)) // 2
+    if cut <= 0:
+        return image
+    across = width > height
+    return image.crop((cut, 0, width - cut, height) if across else (0, cut, width, height - cut))
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:

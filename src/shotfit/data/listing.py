@@ -21,10 +21,13 @@ def list_images(where: str | Path) -> list[str] | None:
 def find_images(places: Sequence[str | Path]) -> Iterator[str]:
     """Files as they are, and of folders and glob patterns the images, in order of their names.
 
-    One folder is read at a time: beside the names of the largest one, nothing grows.
+    One folder is read at a time: beside the names of the largest one, nothing grows. Linked folders
+    are followed, but not in circles. An image whose link leads nowhere is listed too: it must be
+    told that there is none.
 
     Raises:
-        DataError: for a folder or pattern without images, when it is reached.
+        DataError: for a folder or pattern without images, or a folder that cannot be read, when it
+            is reached.
     """
     for where in places:
         kind, path = _kind(where), Path(where).expanduser()
@@ -39,6 +42,17 @@ def find_images(places: Sequence[str | Path]) -> Iterator[str]:
             raise DataError(f"No images in {where}.")
 
 
+def check_named_files(places: Sequence[str | Path]) -> None:
+    """Finds a mistyped path before any work is done for those that come before it.
+
+    Raises:
+        DataError: naming the first one that is neither a pattern nor there.
+    """
+    for where in places:
+        if _kind(where) == "file" and not Path(where).expanduser().exists():
+            raise DataError(f"There is no image file {where}.")
+
+
 def _kind(where: str | Path) -> str:
     path = Path(where).expanduser()
     if path.is_dir():
@@ -46,18 +60,43 @@ def _kind(where: str | Path) -> str:
     return "pattern" if glob.has_magic(str(where)) and not path.exists() else "file"
 
 
-def _below(folder: Path | str) -> Iterator[str]:
-    with os.scandir(folder) as entries:
-        ordered = sorted(entries, key=lambda entry: entry.name)
+def _below(folder: Path | str, above: frozenset[tuple[int, int]] = frozenset()) -> Iterator[str]:
+    try:
+        facts = os.stat(folder)
+        with os.scandir(folder) as entries:
+            ordered = sorted(entries, key=lambda entry: entry.name)
+    except OSError as error:
+        raise DataError(f"Cannot read the folder {folder}: {error.strerror}.") from error
+    # By what it is, not by its name: a link to a folder that it lies in ends here.
+    identity = facts.st_dev, facts.st_ino
+    if identity in above:
+        return
     for entry in ordered:
-        if entry.is_dir(follow_symlinks=False):
-            yield from _below(entry.path)
-        elif os.path.splitext(entry.name)[1].lower() in SUFFIXES and entry.is_file():
+        if _is_folder(entry):
+            yield from _below(entry.path, above | {identity})
+        elif not _is_image(entry.name):
+            continue
+        elif entry.is_file(follow_symlinks=False) or _file_or_nothing(entry.path):
             yield entry.path
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself
+        return False
+
+
+def _is_image(name: str) -> bool:
+    return os.path.splitext(name)[1].lower() in SUFFIXES
+
+
+def _file_or_nothing(link: str) -> bool:
+    return os.path.isfile(link) or not os.path.exists(link)
 
 
 def _matching(pattern: Path) -> Iterator[str]:
     # Patterns are matched folder by folder in no order at all, so this one is a list.
-    return (
-        file for file in sorted(glob.glob(str(pattern), recursive=True)) if os.path.isfile(file)
-    )
+    for file in sorted(glob.glob(str(pattern), recursive=True)):
+        if os.path.isfile(file) or (_is_image(file) and _file_or_nothing(file)):
+            yield file

@@ -55,8 +55,12 @@ def predict(
             "ray://host:port or auto.",
         ),
     ] = None,
-    cpus_per_replica: Annotated[float, typer.Option(help="CPUs of a classifier on Ray.")] = 1,
-    gpus_per_replica: Annotated[float, typer.Option(help="GPUs of it, also fractions.")] = 0,
+    cpus_per_replica: Annotated[
+        float | None, typer.Option(min=0, help="CPUs of a classifier on Ray. [default: 1]")
+    ] = None,
+    gpus_per_replica: Annotated[
+        float | None, typer.Option(min=0, help="GPUs of it, also fractions. [default: 0]")
+    ] = None,
     device: options.Device = None,
     quiet: options.Quiet = False,
     as_json: options.Json = False,
@@ -65,17 +69,20 @@ def predict(
     from shotfit.apps import predicting
     from shotfit.apps.benchmarking import ray_options
     from shotfit.apps.prediction_file import PredictionFile, escaped
+    from shotfit.data.listing import check_named_files
 
-    names = tuple(name.strip() for name in classes.split(",")) if classes else None
-    if names is not None and not all(names):
-        raise UsageError("--classes takes names separated by commas.")
-    question = predicting.Question(model, names, top, int8, draft)
+    question = predicting.Question(model, _names(classes), top, int8, draft)
+    if ray is None and not (cpus_per_replica is None and gpus_per_replica is None):
+        raise UsageError("--cpus-per-replica and --gpus-per-replica are about --ray; add it.")
+    replica = (1 if cpus_per_replica is None else cpus_per_replica, gpus_per_replica or 0)
     total, identity = predicting.identity(question, images)
+    if not skip_broken:
+        check_named_files(images)
     how = {
         "total": total,
         "batch_size": batch_size,
         "device": device,
-        "ray": ray_options(ray, cpus_per_replica, gpus_per_replica),
+        "ray": ray_options(ray, *replica),
         "skip_broken": skip_broken,
         "quiet": quiet,
     }
@@ -88,6 +95,18 @@ def predict(
         for rows in predicting.predictions(question, images, skip=file.rows, **how):
             file.write(rows)
         file.finish()
+
+
+def _names(classes: str | None) -> tuple[str, ...] | None:
+    if classes is None:
+        return None
+    names = tuple(name.strip() for name in classes.split(","))
+    if not all(names):
+        raise UsageError("--classes takes names separated by commas.")
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise UsageError(f"--classes has {twice!r} twice.")
+    return names
 
 
 def _words(row) -> str:

@@ -1,6 +1,7 @@
 """The command line, in this process: what it prints, what it writes, and its exit codes."""
 
 import json
+import shutil
 
 import pytest
 import yaml
@@ -231,6 +232,15 @@ def test_check_finds_what_would_stop_a_run(shotfit, photos):
     assert "class 'red' has 6 training images, fewer than 7 shots" in out
     code, out, _ = shotfit("check", photos, "--json")
     assert len(json.loads(out)["problems"]) == 1
+
+
+def test_check_finds_links_that_lead_nowhere(shotfit, photos, tmp_path):
+    copied = shutil.copytree(photos, tmp_path / "copied")
+    image = next(path for path in sorted(copied.rglob("*")) if path.is_file())
+    link = image.with_name("link" + image.suffix)
+    link.symlink_to("moved" + image.suffix)
+    code, out, _ = shotfit("check", copied)
+    assert (code, f"no image file {link}" in out) == (3, True), out
 
 
 def test_datasets_says_what_is_missing(shotfit, tmp_path):

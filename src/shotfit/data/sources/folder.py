@@ -60,7 +60,9 @@ def _examples(top: Path, part: Path, label_of: Mapping[str, int]) -> tuple[Examp
     for folder in sorted(p for p in part.iterdir() if p.is_dir() and not p.name.startswith(".")):
         if folder.name not in label_of:
             raise DataError(f"{folder} is a class that the training images do not have.")
-        files = sorted(p for p in folder.rglob("*") if p.is_file() and p.suffix.lower() in SUFFIXES)
+        images = (p for p in folder.rglob("*") if p.suffix.lower() in SUFFIXES)
+        # A link that leads nowhere counts: an image that is not there must not go unnoticed.
+        files = sorted(p for p in images if p.is_file() or p.is_symlink() and not p.exists())
         if not files:
             raise DataError(f"The class folder {folder} holds no images ({', '.join(SUFFIXES)}).")
         label = label_of[folder.name]

@@ -86,7 +86,7 @@ def placeholders(backbone: "Backbone", count: int) -> str:
         raise UsageError(
             f"{count} placeholders {PLACEHOLDER!r} are {tokens} tokens to the tokeniser of "
             f"{backbone.name or 'this model'}, so learned tokens would miss their places. "
-            "Give a phrase to start from (ctx_init)."
+            "Give a phrase to start from (ctx_init) and no more tokens (n_ctx) than it has."
         )
     return text
 

@@ -61,23 +61,30 @@ def _kind(where: str | Path) -> str:
 
 
 def _below(folder: Path | str, above: frozenset[tuple[int, int]] = frozenset()) -> Iterator[str]:
+    # Names alone: the entries themselves take three times the memory.
+    folders, images = set(), []
     try:
         facts = os.stat(folder)
         with os.scandir(folder) as entries:
-            ordered = sorted(entries, key=lambda entry: entry.name)
+            for entry in entries:
+                if _is_folder(entry):
+                    folders.add(entry.name)
+                elif _is_image(entry.name) and (
+                    entry.is_file(follow_symlinks=False) or _file_or_nothing(entry.path)
+                ):
+                    images.append(entry.name)
     except OSError as error:
         raise DataError(f"Cannot read the folder {folder}: {error.strerror}.") from error
     # By what it is, not by its name: a link to a folder that it lies in ends here.
     identity = facts.st_dev, facts.st_ino
     if identity in above:
         return
-    for entry in ordered:
-        if _is_folder(entry):
-            yield from _below(entry.path, above | {identity})
-        elif not _is_image(entry.name):
-            continue
-        elif entry.is_file(follow_symlinks=False) or _file_or_nothing(entry.path):
-            yield entry.path
+    for name in sorted([*folders, *images]):
+        path = os.path.join(folder, name)
+        if name in folders:
+            yield from _below(path, above | {identity})
+        else:
+            yield path
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

@@ -20,8 +20,8 @@ CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
 # Pillow warns from here on and refuses twice as much; a photo of this many pixels is an attack.
 MAX_PIXELS = 178_956_970
-# Of an image that is longer, in widths, the ends are cut off before it is resized, not only then:
-# of one with 30,000,000 pixels in a row they would take terabytes.
+# Of an image longer than this many widths the ends are cut off before it is resized, not after:
+# one with 30,000,000 pixels in a row would take terabytes.
 LONGEST = 200
 
 TURNS = {

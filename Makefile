@@ -36,7 +36,7 @@ check: setup
 	@$(RUN) "$(BIN)/python" -m pytest -m "not slow and not network and not gpu and not data"
 
 bench-smoke: setup
-	@$(RUN) "$(BIN)/python" -m pytest tests/test_bench_smoke.py
+	@$(RUN) "$(BIN)/python" -m pytest tests/apps/test_bench_smoke.py
 
 setup: $(STAMP)
 

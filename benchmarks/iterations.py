@@ -27,10 +27,10 @@ from shotfit.backbone import Backbone
 from shotfit.data import load_dataset
 from shotfit.data.dataset import make_task
 from shotfit.experiment import support_set, task_facts
-from shotfit.memory import kept_memory
 from shotfit.methods import get_method, list_methods
 from shotfit.recipe import named_recipe, plan
-from shotfit.training import train
+from shotfit.system.memory import kept_memory
+from shotfit.training.loop import train
 
 
 def main() -> None:

@@ -29,13 +29,15 @@ from shotfit.data import load_dataset
 from shotfit.data.dataset import Task, make_task
 from shotfit.data.loading import SupportSet
 from shotfit.data.sources.demo import list_tasks
-from shotfit.evaluation import evaluate
+from shotfit.evaluation.metrics import evaluate
 from shotfit.experiment import Experiment, environment, support_set, task_facts
-from shotfit.keep import write_atomically
-from shotfit.methods.base import Method, TrainConfig
+from shotfit.methods.base import Method
 from shotfit.methods.linear import LinearClassifier, LinearConfig
+from shotfit.methods.published import TrainConfig
 from shotfit.recipe import plan, two_stage
-from shotfit.stopping import (
+from shotfit.system.files import write_atomically
+from shotfit.training.loop import train
+from shotfit.training.stopping import (
     MAX_FRACTION,
     FirstStage,
     GradientEvidence,
@@ -43,7 +45,6 @@ from shotfit.stopping import (
     TextDrift,
     TrainingFit,
 )
-from shotfit.training import train
 
 TENTHS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
 PUBLISHED_ITERS_PER_SHOT = 300

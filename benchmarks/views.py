@@ -28,15 +28,16 @@ from shotfit.data import load_dataset
 from shotfit.data.dataset import Task, make_task
 from shotfit.data.loading import SupportSet
 from shotfit.data.sources.demo import list_tasks
-from shotfit.evaluation import evaluate
+from shotfit.evaluation.metrics import evaluate
 from shotfit.experiment import environment, support_set, task_facts
-from shotfit.keep import write_atomically
-from shotfit.memory import kept_memory
 from shotfit.methods import get_method
-from shotfit.methods.base import Method, TrainConfig
+from shotfit.methods.base import Method
 from shotfit.methods.linear import LinearClassifier, LinearConfig
+from shotfit.methods.published import TrainConfig
 from shotfit.recipe import Overrides, plan, two_stage
-from shotfit.training import train
+from shotfit.system.files import write_atomically
+from shotfit.system.memory import kept_memory
+from shotfit.training.loop import train
 
 VIEWS = (None, 1, 2, 4, 8, 16, 32)
 METRICS = ("base", "harmonic_mean", "joint")

@@ -13,9 +13,9 @@ from conftest import make_backbone, make_support, shapes_dataset
 
 from shotfit.data.dataset import make_task
 from shotfit.methods import get_method, list_methods
-from shotfit.methods.base import TaskFacts
 from shotfit.methods.linear import LinearClassifier
-from shotfit.training import train
+from shotfit.methods.published import TaskFacts
+from shotfit.training.loop import train
 
 FOLDER = Path(__file__).parent / "golden"
 FACTS = TaskFacts("shapes", "base_to_novel", shots=4, classes=3, images=12)

@@ -9,13 +9,13 @@ import torch
 from conftest import shapes_dataset, tiny_clip
 from PIL import Image
 
-from shotfit.archive import CLASSES, CONFIG, WEIGHTS
 from shotfit.backbone import Backbone
 from shotfit.classifier import FewShotClassifier
 from shotfit.errors import DataError, UsageError
 from shotfit.methods.base import Method
 from shotfit.methods.linear import LinearClassifier
 from shotfit.recipe import Recipe, Stage
+from shotfit.saving import CLASSES, CONFIG, WEIGHTS
 
 RECIPE = Recipe(
     (
@@ -197,7 +197,7 @@ def test_another_backbone_is_noticed(fitted, saved, checkpoint, tmp_path):
     tiny_clip(seed=5).save_pretrained(other)
     settings = json.loads((saved / CONFIG).read_text())
     settings["backbone_folder"] = str(other)
-    from shotfit.archive import _checksum
+    from shotfit.saving import _checksum
 
     settings["checksum"] = _checksum(settings)
     (saved / CONFIG).write_text(json.dumps(settings))

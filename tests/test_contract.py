@@ -13,10 +13,11 @@ from torch import nn
 from shotfit.config import from_dict, to_dict
 from shotfit.data.loading import Loading, SupportSet
 from shotfit.errors import UsageError
-from shotfit.evaluation import evaluate
+from shotfit.evaluation.metrics import evaluate
 from shotfit.methods import get_method, list_methods
-from shotfit.methods.base import Method, TaskFacts, TrainConfig
+from shotfit.methods.base import Method
 from shotfit.methods.linear import LinearClassifier
+from shotfit.methods.published import TaskFacts, TrainConfig
 from shotfit.recipe import (
     Overrides,
     Recipe,
@@ -27,7 +28,7 @@ from shotfit.recipe import (
     plan,
     two_stage,
 )
-from shotfit.training import train
+from shotfit.training.loop import train
 
 FACTS = TaskFacts("shapes", "base_to_novel", shots=4, classes=3, images=12)
 FIRST_STAGES = [name for name in list_methods() if get_method(name).first_stage]

@@ -4,7 +4,7 @@
 
 Writes the bitmaps and captions for ``pretrain.py``, and ``training_list.txt.gz`` and
 ``training_list.safetensors.gz`` beside this file: set and name of each training icon, and the
-hashes by which ``tests/test_assets.py`` proves that none of them is in the suite.
+hashes by which ``tests/tools/test_assets.py`` proves that none of them is in the suite.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import argparse
 import statistics
 from pathlib import Path
 
-from shotfit.evaluation import harmonic_mean
+from shotfit.evaluation.metrics import harmonic_mean
 from shotfit.records import Record, load_records
 from shotfit.report.protocol import keep
 from shotfit.report.render import render

@@ -21,12 +21,13 @@ from shotfit.data.dataset import Dataset, Example, Split, make_task
 from shotfit.data.images import ImageSpec
 from shotfit.data.loading import Batch, Loading, SupportSet
 from shotfit.experiment import Experiment, fit_task
-from shotfit.memory import kept_memory
-from shotfit.methods.base import Method, TrainConfig
+from shotfit.methods.base import Method
 from shotfit.methods.layernorm import LayerNorm
 from shotfit.methods.linear import LinearClassifier, LinearConfig
+from shotfit.methods.published import TrainConfig
 from shotfit.recipe import Overrides, two_stage
-from shotfit.training import train
+from shotfit.system.memory import kept_memory
+from shotfit.training.loop import train
 from speed.shapes import SHAPES, Words, class_names, random_batch, random_clip
 
 ENDLESS = 1_000_000

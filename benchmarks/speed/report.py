@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from shotfit.experiment import environment
-from shotfit.keep import write_atomically
+from shotfit.system.files import write_atomically
 from speed.measuring import Measured, Settings
 
 

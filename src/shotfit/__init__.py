@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from shotfit.data import list_sources, load_dataset
     from shotfit.data.dataset import Dataset, make_task
     from shotfit.errors import DataError, UsageError
-    from shotfit.evaluation import evaluate, harmonic_mean
+    from shotfit.evaluation.metrics import evaluate, harmonic_mean
     from shotfit.experiment import Experiment, run
     from shotfit.methods import get_method, list_methods
     from shotfit.recipe import Recipe, Stage, adapt, one_stage, two_stage
-    from shotfit.training import train
+    from shotfit.training.loop import train
 
 __version__ = "0.1.0"
 
@@ -30,16 +30,16 @@ _HOMES = {
     "Stage": "recipe",
     "UsageError": "errors",
     "adapt": "recipe",
-    "evaluate": "evaluation",
+    "evaluate": "evaluation.metrics",
     "get_method": "methods",
-    "harmonic_mean": "evaluation",
+    "harmonic_mean": "evaluation.metrics",
     "list_methods": "methods",
     "list_sources": "data",
     "load_dataset": "data",
     "make_task": "data.dataset",
     "one_stage": "recipe",
     "run": "experiment",
-    "train": "training",
+    "train": "training.loop",
     "two_stage": "recipe",
 }
 

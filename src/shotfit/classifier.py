@@ -11,20 +11,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from shotfit import archive
+from shotfit import saving
 from shotfit.backbone.int8 import quantize
-from shotfit.data.accepted import as_dataset
 from shotfit.data.checks import check_names
 from shotfit.data.dataset import Dataset, make_task, select_classes
+from shotfit.data.image_files import list_images
 from shotfit.data.images import ImageSource
-from shotfit.data.listing import list_images
+from shotfit.data.inputs import as_dataset
 from shotfit.data.loading import Loading, memory_bytes
 from shotfit.errors import UsageError
-from shotfit.evaluation import evaluate
+from shotfit.evaluation.inference import Scored, score
+from shotfit.evaluation.metrics import evaluate
 from shotfit.experiment import Experiment, fit_task, pick_device
 from shotfit.methods.base import ClassEmbeddings, Method
 from shotfit.recipe import Observe, Recipe, named_recipe
-from shotfit.scoring import Scored, score
 
 Images = ImageSource | Sequence[ImageSource]
 
@@ -276,7 +276,7 @@ class FewShotClassifier:
         """Accuracy in percent on a dataset's test images (its training images without any).
 
         When the dataset has classes that this classifier was not trained on, they are novel: the
-        metrics are then those of `shotfit.evaluation.evaluate` for base and novel.
+        metrics are then those of `shotfit.evaluation.metrics.evaluate` for base and novel.
 
         Raises:
             UsageError: when no class of the dataset is known and none can be added by name.
@@ -307,7 +307,7 @@ class FewShotClassifier:
             DataError: when the folder exists and is not a saved classifier.
             UsageError: after `quantize`, which leaves nothing exact to save.
         """
-        return archive.save(self._fitted(), Path(folder))
+        return saving.save(self._fitted(), Path(folder))
 
     @classmethod
     def from_pretrained(
@@ -327,7 +327,7 @@ class FewShotClassifier:
             UsageError: for `int8` on another device than the CPU.
         """
         device = device or ("cpu" if int8 else None)
-        fitted = archive.load(str(name), device=device, revision=revision)
+        fitted = saving.load(str(name), device=device, revision=revision)
         experiment = fitted.experiment
         classifier = cls(
             experiment.backbone, experiment.recipe, seed=experiment.seed, device=device
@@ -342,7 +342,7 @@ class FewShotClassifier:
         Raises:
             UsageError: after `quantize`, which leaves nothing exact to save.
         """
-        return archive.push(self._fitted(), repository, private=private)
+        return saving.push(self._fitted(), repository, private=private)
 
     @torch.no_grad()
     def embedded_names(self) -> ClassEmbeddings:
@@ -352,7 +352,7 @@ class FewShotClassifier:
             self._everything = self.method.encode_classes(names)
         return self._everything
 
-    def _fitted(self) -> archive.Fitted:
+    def _fitted(self) -> saving.Fitted:
         """What is saved or uploaded; of rounded layers nothing could be loaded again."""
         if self._int8:
             raise UsageError(
@@ -361,7 +361,7 @@ class FewShotClassifier:
             )
         method, embeds = self.method, self.embedded_names()
         tensors = {"weight": embeds.weight, "views": embeds.views}
-        return archive.Fitted(
+        return saving.Fitted(
             experiment=self.experiment,
             method=method,
             added=self._added,
@@ -370,7 +370,7 @@ class FewShotClassifier:
             embeds={name: tensor for name, tensor in tensors.items() if tensor is not None},
         )
 
-    def _restore(self, fitted: archive.Fitted) -> None:
+    def _restore(self, fitted: saving.Fitted) -> None:
         method = fitted.method
         self.take(method, fitted.added)
         self._kept = list(fitted.kept)

@@ -21,15 +21,16 @@ from shotfit.config import digest, to_dict
 from shotfit.data import load_dataset
 from shotfit.data.checks import check_split
 from shotfit.data.dataset import Dataset, Setting, Split, Task, make_task
+from shotfit.data.fewshot_lists import read_fewshot
 from shotfit.data.loading import Loading, SupportSet
-from shotfit.data.splits import read_fewshot
 from shotfit.errors import UsageError
-from shotfit.evaluation import evaluate
-from shotfit.memory import kept_memory, peak_memory_bytes, reset_peak_memory
-from shotfit.methods.base import Method, TaskFacts
+from shotfit.evaluation.metrics import evaluate
+from shotfit.methods.base import Method
+from shotfit.methods.published import TaskFacts
 from shotfit.recipe import Observe, Recipe, adapt, two_stage
 from shotfit.records import Record
-from shotfit.training import TrainStep
+from shotfit.system.memory import kept_memory, peak_memory_bytes, reset_peak_memory
+from shotfit.training.loop import TrainStep
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,11 @@ from shotfit.config import Count, from_dict, override
 from shotfit.data.loading import SupportSet
 from shotfit.errors import UsageError, unknown_name
 from shotfit.methods import get_method, list_methods
-from shotfit.methods.base import Method, TaskFacts, TrainConfig
+from shotfit.methods.base import Method
 from shotfit.methods.linear import LinearClassifier, LinearConfig
-from shotfit.stopping import AUTO, MAX_FRACTION, FirstStage, StoppingRule
-from shotfit.training import TrainStep, total_iterations, train
+from shotfit.methods.published import TaskFacts, TrainConfig
+from shotfit.training.loop import TrainStep, total_iterations, train
+from shotfit.training.stopping import AUTO, MAX_FRACTION, FirstStage, StoppingRule
 
 IMAGENET_EPOCHS = 10
 

@@ -9,11 +9,11 @@ from torch.nn import functional as F
 from written_out_clip import NAMES, PlainCLIP, fixed_support, pictures
 
 from shotfit.errors import UsageError
-from shotfit.layers.templates import IMAGENET_TEMPLATES
+from shotfit.layers.ensembles import IMAGENET_TEMPLATES
 from shotfit.methods import get_method
-from shotfit.methods.base import TaskFacts, TrainConfig
+from shotfit.methods.published import TaskFacts, TrainConfig
 from shotfit.recipe import Recipe, Stage, adapt, plan
-from shotfit.training import total_iterations, train
+from shotfit.training.loop import total_iterations, train
 
 CLASSES = len(NAMES)
 PAIR = ("a photo of a {}.", "art of the {}.")

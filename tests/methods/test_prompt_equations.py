@@ -8,10 +8,10 @@ from conftest import WordTokenizer, make_backbone, make_support, tiny_clip
 from plain_clip import cosine_logits, image_features, text_features, words
 from torch.nn import functional as F
 
-from shotfit.layers.transport import transport_plan
+from shotfit.layers.sinkhorn import transport_plan
 from shotfit.methods import get_method
-from shotfit.methods.base import TaskFacts
 from shotfit.methods.prograd import align
+from shotfit.methods.published import TaskFacts
 
 NAMES = ("red", "light_green bird", "blue")
 FACTS = TaskFacts("shapes", "base_to_novel", shots=4, classes=3, images=12)

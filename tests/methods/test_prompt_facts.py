@@ -7,13 +7,13 @@ from transformers import CLIPConfig, CLIPModel
 
 from shotfit.backbone import Backbone
 from shotfit.config import override
-from shotfit.data.prompts import benchmark_key, published_prompts
+from shotfit.data.benchmark.prompts import benchmark_key, published_prompts
 from shotfit.errors import DataError, UsageError
-from shotfit.layers.prompts import phrase_embeddings, text_context
+from shotfit.layers.prompt_tokens import phrase_embeddings, text_context
 from shotfit.methods import get_method
-from shotfit.methods.base import TaskFacts
+from shotfit.methods.published import TaskFacts
 from shotfit.recipe import Overrides, one_stage, plan, two_stage
-from shotfit.training import total_iterations
+from shotfit.training.loop import total_iterations
 
 PROMPTS = ("coop", "cocoop", "kgcoop", "prograd", "ivlp", "maple", "plot_pp")
 

@@ -15,8 +15,8 @@ from shotfit.errors import UsageError
 from shotfit.layers.adapters import ParallelAdapter, kaiming_linear
 from shotfit.layers.lora import SeededDropout
 from shotfit.methods import get_method
-from shotfit.methods.base import TaskFacts, TrainConfig
-from shotfit.training import total_iterations, train
+from shotfit.methods.published import TaskFacts, TrainConfig
+from shotfit.training.loop import total_iterations, train
 
 FACTS = TaskFacts("shapes", "base_to_novel", shots=16, classes=3, images=6)
 

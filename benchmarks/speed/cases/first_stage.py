@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from shotfit.execution import free_memory_bytes
+from shotfit.training.execution import free_memory_bytes
 from speed.cases.matmul import matmul_rate
 from speed.cases.task import BATCH, GB
 from speed.flops import needed_flops

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from shotfit import dynamics_plots
-from shotfit.ablation import AXES, kept_gain, sweep_runs, tabulate
+from shotfit.bench.ablation import AXES, kept_gain, sweep_runs, tabulate
+from shotfit.bench.dynamics import LearningDynamics, trace_kept
 from shotfit.data import load_dataset
-from shotfit.dynamics import LearningDynamics, trace_kept
 from shotfit.experiment import Experiment
-from shotfit.phases import PATTERNS
-from shotfit.progress import fit_progress
+from shotfit.observers.progress import fit_progress
 from shotfit.records import load_records
+from shotfit.report.figures import studies as figures
+from shotfit.report.phases import PATTERNS
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def dynamics_study(
     one more for every method, the mean over them: a single task's novel accuracy is that of a
     hundred images or so, and a phase of a point or two is hidden in its noise.
     """
-    dynamics_plots.figure_module()
+    figures.figure_module()
     groups: dict[str, list[Experiment]] = {}
     for experiment in experiments:
         groups.setdefault(dataclasses.replace(experiment, seed=0).id, []).append(experiment)
@@ -74,7 +74,7 @@ def _draw_dynamics(
     curves: Sequence[LearningDynamics], surroundings: Surroundings, name: str
 ) -> None:
     path = surroundings.out / f"dynamics_{name}.png"
-    found = dynamics_plots.plot_dynamics(curves, path)
+    found = figures.plot_dynamics(curves, path)
     where = "too few points for a break"
     if found is not None:
         where = f"{found.pattern}, break at {found.iteration} ({PATTERNS[found.pattern]})"
@@ -89,9 +89,9 @@ def sweep_study(
     surroundings: Surroundings,
 ) -> int:
     """Runs what is missing of a sweep and draws the mean over its runs; the number of failures."""
-    from shotfit.apps.benchmarking import run_grid
+    from shotfit.apps.bench import run_grid
 
-    dynamics_plots.figure_module()
+    figures.figure_module()
     runs = sweep_runs(axis, experiments, values)
     failed = run_grid(
         [run.experiment for run in runs],
@@ -108,7 +108,7 @@ def sweep_study(
     rows = tabulate(runs, records)
     path = surroundings.out / f"sweep_{axis}_{_slug(title)}.png"
     if rows:
-        dynamics_plots.plot_sweep(rows, AXES[axis][0], title, path)
+        figures.plot_sweep(rows, AXES[axis][0], title, path)
         surroundings.say(f"{path}")
     for value, measured in rows:
         means = ", ".join(f"{key} {sum(v) / len(v):.2f}" for key, v in measured.items())
@@ -118,7 +118,7 @@ def sweep_study(
 
 def gain_study(experiments: Sequence[Experiment], title: str, surroundings: Surroundings) -> None:
     """Measures two-stage runs after their first stage too, and draws a bar for every dataset."""
-    dynamics_plots.figure_module()
+    figures.figure_module()
     gains: dict[str, list[float]] = {}
     for experiment in experiments:
         metric = "all" if experiment.setting == "all_to_all" else "harmonic_mean"
@@ -132,7 +132,7 @@ def gain_study(experiments: Sequence[Experiment], title: str, surroundings: Surr
         gains.setdefault(gain.record.dataset, []).append(points)
         surroundings.say(f"{gain.record.dataset}, seed {experiment.seed}: {points:+.2f}")
     path = surroundings.out / f"second-stage_{_slug(title)}.png"
-    dynamics_plots.plot_gain(gains, title, path)
+    figures.plot_gain(gains, title, path)
     surroundings.say(f"{path}")
     for name, points in sorted(gains.items()):
         print(f"{name}: {sum(points) / len(points):+.2f}")

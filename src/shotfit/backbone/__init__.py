@@ -1,8 +1,6 @@
 """Backbone: one pretrained dual encoder as two towers, frozen, whatever family it is of.
 
-A family is one module of this folder, named as transformers names the model type, with functions
-`towers(model, tokenizer)` and `tokenize(tokenizer, texts)`. Methods see only what is here and in
-`tower.py`.
+A family is one module of `families/`. Methods see only what is here and in `tower.py`.
 """
 
 import importlib
@@ -20,15 +18,14 @@ import torch
 from torch import Tensor, nn
 
 from shotfit.backbone.activation import recomputed
+from shotfit.backbone.chunks import part_of_pass
 from shotfit.backbone.tower import Block, Tower
 from shotfit.config import from_dict
 from shotfit.data.images import ImageSpec
 from shotfit.errors import DataError, UsageError
-from shotfit.layers.parts import part_of_pass
 
 EMBEDDED = {"iconclip": Path(__file__).parent.parent / "assets" / "iconclip"}
 """Models inside the package, by name."""
-NOT_FAMILIES = ("activation", "int8", "prompts", "tower")
 # What the text tower may keep of its prompts for the gradient; beyond it, prompts are computed
 # again in the backward pass, so that memory does not grow with the number of classes.
 TEXT_BYTES = 1 << 30
@@ -276,8 +273,8 @@ def _lacks_sentencepiece(folder: Path) -> bool:
 
 
 def _family(model_type: str) -> Any:
-    module = f"{__name__}.{model_type}"
-    if importlib.util.find_spec(module) is None or model_type in NOT_FAMILIES:
+    module = f"shotfit.backbone.families.{model_type}"
+    if importlib.util.find_spec(module) is None:
         raise UsageError(
             f"Models of type {model_type!r} are not supported; "
             "a CLIP or fixed-resolution SigLIP dual encoder is needed."

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from shotfit.data import sources
-from shotfit.data.benchmarks import benchmarks, find_benchmark
+from shotfit.data.benchmark.facts import benchmarks, find_benchmark
 from shotfit.data.dataset import Dataset
 from shotfit.errors import DataError, UsageError, unknown_name
 

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from shotfit.backbone.chunks import current_part
 from shotfit.errors import UsageError
-from shotfit.layers.parts import current_part
 
 PROJECTIONS = ("q_proj", "k_proj", "v_proj", "out_proj", "fc1", "fc2")
 """The linear layers of a block, as transformers names them."""

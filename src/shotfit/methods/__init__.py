@@ -8,7 +8,7 @@ from shotfit.errors import unknown_name
 from shotfit.methods.base import Method
 
 # Not methods to choose: the protocol itself, and the second stage, which a recipe adds.
-_NOT_LISTED = ("base", "linear")
+_NOT_LISTED = ("base", "published", "linear")
 
 
 def list_methods() -> list[str]:

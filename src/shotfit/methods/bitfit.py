@@ -18,7 +18,8 @@ When to prefer it: an alternative to LayerNorm as a first stage, with twice its 
 
 from dataclasses import dataclass
 
-from shotfit.methods.base import Method, TaskFacts, TrainConfig
+from shotfit.methods.base import Method
+from shotfit.methods.published import TaskFacts, TrainConfig
 
 _ATTENTION = ("q_proj.bias", "k_proj.bias", "v_proj.bias", "in_proj_bias")
 

@@ -25,19 +25,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from shotfit.data.prompts import specific_templates
+from shotfit.data.benchmark.prompts import specific_templates
 from shotfit.data.template import Template
 from shotfit.errors import UsageError
 from shotfit.layers.adapters import Bottleneck
-from shotfit.methods.base import (
-    ClassEmbeddings,
-    Method,
-    StepOutput,
-    TaskFacts,
-    TrainConfig,
-    coop_epochs,
-    dassl,
-)
+from shotfit.methods.base import ClassEmbeddings, Method, StepOutput
+from shotfit.methods.published import TaskFacts, TrainConfig, coop_epochs, dassl
 
 
 @dataclass(frozen=True)

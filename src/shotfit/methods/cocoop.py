@@ -26,15 +26,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from shotfit.config import Count
-from shotfit.layers.prompts import random_linear, text_context
-from shotfit.methods.base import (
-    ClassEmbeddings,
-    Method,
-    StepOutput,
-    TaskFacts,
-    TrainConfig,
-    dassl,
-)
+from shotfit.layers.prompt_tokens import random_linear, text_context
+from shotfit.methods.base import ClassEmbeddings, Method, StepOutput
+from shotfit.methods.published import TaskFacts, TrainConfig, dassl
 
 
 @dataclass(frozen=True)

@@ -21,15 +21,9 @@ from dataclasses import dataclass
 from torch.nn import functional as F
 
 from shotfit.config import Count
-from shotfit.layers.prompts import text_context
-from shotfit.methods.base import (
-    ClassEmbeddings,
-    Method,
-    TaskFacts,
-    TrainConfig,
-    coop_epochs,
-    dassl,
-)
+from shotfit.layers.prompt_tokens import text_context
+from shotfit.methods.base import ClassEmbeddings, Method
+from shotfit.methods.published import TaskFacts, TrainConfig, coop_epochs, dassl
 
 RANDOM_TOKENS = 16
 

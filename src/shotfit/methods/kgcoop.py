@@ -23,18 +23,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from shotfit.config import NotNegative
+from shotfit.data.benchmark.prompts import published_prompts
 from shotfit.data.loading import SupportSet
-from shotfit.data.prompts import published_prompts
 from shotfit.data.template import Template
-from shotfit.layers.prompts import text_context
-from shotfit.methods.base import (
-    ClassEmbeddings,
-    Method,
-    StepOutput,
-    TaskFacts,
-    TrainConfig,
-    dassl,
-)
+from shotfit.layers.prompt_tokens import text_context
+from shotfit.methods.base import ClassEmbeddings, Method, StepOutput
+from shotfit.methods.published import TaskFacts, TrainConfig, dassl
 
 
 @dataclass(frozen=True)

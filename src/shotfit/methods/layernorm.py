@@ -19,7 +19,8 @@ from typing import Literal
 
 from torch import nn
 
-from shotfit.methods.base import Method, TaskFacts, TrainConfig
+from shotfit.methods.base import Method
+from shotfit.methods.published import TaskFacts, TrainConfig
 
 
 @dataclass(frozen=True)

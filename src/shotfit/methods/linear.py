@@ -25,7 +25,8 @@ from torch.nn import functional as F
 from shotfit.config import Count
 from shotfit.data.loading import Batch, SupportSet
 from shotfit.errors import UsageError
-from shotfit.methods.base import ClassEmbeddings, Method, StepOutput, TaskFacts, TrainConfig
+from shotfit.methods.base import ClassEmbeddings, Method, StepOutput
+from shotfit.methods.published import TaskFacts, TrainConfig
 
 
 @dataclass(frozen=True)

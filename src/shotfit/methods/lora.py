@@ -26,7 +26,8 @@ from torch import Tensor
 
 from shotfit.config import Count
 from shotfit.layers.lora import SeededDropout, add_lora
-from shotfit.methods.base import ClassEmbeddings, Method, TaskFacts, TrainConfig
+from shotfit.methods.base import ClassEmbeddings, Method
+from shotfit.methods.published import TaskFacts, TrainConfig
 
 
 @dataclass(frozen=True)

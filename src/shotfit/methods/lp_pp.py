@@ -29,11 +29,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from shotfit.config import Count
+from shotfit.data.benchmark.prompts import specific_templates
 from shotfit.data.loading import SupportSet
-from shotfit.data.prompts import specific_templates
 from shotfit.data.template import Template
-from shotfit.layers.templates import IMAGENET_TEMPLATES, mean_embeddings
-from shotfit.methods.base import ClassEmbeddings, Method, TaskFacts
+from shotfit.layers.ensembles import IMAGENET_TEMPLATES, mean_embeddings
+from shotfit.methods.base import ClassEmbeddings, Method
+from shotfit.methods.published import TaskFacts
 
 _MOMENTUM = 0.9
 _ALPHA_EVERY = 10

@@ -24,8 +24,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from shotfit.config import Count
-from shotfit.layers.prompts import deep_prompts, prompt_depth, random_linear, text_context
-from shotfit.methods.base import ClassEmbeddings, Method, TaskFacts, TrainConfig, dassl
+from shotfit.layers.prompt_tokens import deep_prompts, prompt_depth, random_linear, text_context
+from shotfit.methods.base import ClassEmbeddings, Method
+from shotfit.methods.published import TaskFacts, TrainConfig, dassl
 
 
 @dataclass(frozen=True)

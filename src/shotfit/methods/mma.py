@@ -25,7 +25,8 @@ from torch import Tensor, nn
 from shotfit.config import Count, Positive
 from shotfit.errors import UsageError
 from shotfit.layers.adapters import ParallelAdapter, kaiming_linear
-from shotfit.methods.base import Method, TaskFacts, TrainConfig, dassl
+from shotfit.methods.base import Method
+from shotfit.methods.published import TaskFacts, TrainConfig, dassl
 
 
 @dataclass(frozen=True)

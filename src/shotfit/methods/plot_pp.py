@@ -32,11 +32,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from shotfit.config import Count, NotNegative, Positive
-from shotfit.data.prompts import published_prompts
+from shotfit.data.benchmark.prompts import published_prompts
 from shotfit.errors import UsageError
-from shotfit.layers.prompts import phrase_ids, placeholders, prefixed, random_prompts
-from shotfit.layers.transport import transport_plan
-from shotfit.methods.base import ClassEmbeddings, Method, TaskFacts, TrainConfig, coop_epochs, dassl
+from shotfit.layers.prompt_tokens import phrase_ids, placeholders, prefixed, random_prompts
+from shotfit.layers.sinkhorn import transport_plan
+from shotfit.methods.base import ClassEmbeddings, Method
+from shotfit.methods.published import TaskFacts, TrainConfig, coop_epochs, dassl
 
 PHRASES = ("a photo of a", "this is a photo", "this is picture of", "one picture of a")
 

@@ -28,20 +28,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from shotfit.config import Count, NotNegative, Positive
+from shotfit.data.benchmark.prompts import published_prompts
 from shotfit.data.loading import SupportSet
-from shotfit.data.prompts import published_prompts
 from shotfit.data.template import Template
 from shotfit.errors import UsageError
-from shotfit.layers.prompts import TextContext, phrase_embeddings, placeholders
-from shotfit.methods.base import (
-    ClassEmbeddings,
-    Method,
-    StepOutput,
-    TaskFacts,
-    TrainConfig,
-    coop_epochs,
-    dassl,
-)
+from shotfit.layers.prompt_tokens import TextContext, phrase_embeddings, placeholders
+from shotfit.methods.base import ClassEmbeddings, Method, StepOutput
+from shotfit.methods.published import TaskFacts, TrainConfig, coop_epochs, dassl
 
 SOFTER = ("oxford_flowers", "dtd", "eurosat")
 

@@ -24,12 +24,13 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from shotfit.data.benchmark.prompts import specific_templates
 from shotfit.data.dataset import TEMPLATE
 from shotfit.data.loading import SupportSet
-from shotfit.data.prompts import specific_templates
 from shotfit.data.template import Template
-from shotfit.layers.templates import IMAGENET_TEMPLATES, mean_embeddings
-from shotfit.methods.base import ClassEmbeddings, Method, TaskFacts, TrainConfig, dassl
+from shotfit.layers.ensembles import IMAGENET_TEMPLATES, mean_embeddings
+from shotfit.methods.base import ClassEmbeddings, Method
+from shotfit.methods.published import TaskFacts, TrainConfig, dassl
 
 
 @dataclass(frozen=True)

@@ -27,11 +27,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from shotfit.config import Count, Positive
+from shotfit.data.benchmark.prompts import specific_templates
 from shotfit.data.loading import SupportSet
-from shotfit.data.prompts import specific_templates
 from shotfit.data.template import Template
-from shotfit.layers.templates import IMAGENET_TEMPLATES, mean_embeddings
-from shotfit.methods.base import ClassEmbeddings, Method, TaskFacts, TrainConfig
+from shotfit.layers.ensembles import IMAGENET_TEMPLATES, mean_embeddings
+from shotfit.methods.base import ClassEmbeddings, Method
+from shotfit.methods.published import TaskFacts, TrainConfig
 
 # Initial alpha, then the bounds of the search for beta and alpha (the official configs).
 _PUBLISHED = {

@@ -98,9 +98,9 @@ def bench(
     Lists are written with spaces or commas: --shots 4 8 16. The folder of records makes a grid
     resumable: the same command again runs what is missing.
     """
-    from shotfit.apps import benchmarking
+    from shotfit.apps import bench as benchmarking
+    from shotfit.bench.grid import SUITE, expand
     from shotfit.recipe import Overrides
-    from shotfit.sweep import SUITE, expand
 
     given = {"iters_per_shot": iters_per_shot, "first_fraction": first_fraction, "budget": budget}
     experiments = expand(

@@ -21,7 +21,7 @@ def check(
     as_json: options.Json = False,
 ) -> None:
     """Find what would stop a run before the run: files, images, class names."""
-    from shotfit.apps.checking import check_data
+    from shotfit.apps.check import check_data
 
     report = check_data(data, shots, root, decode=decode)
     if as_json:

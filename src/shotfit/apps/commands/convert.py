@@ -27,9 +27,9 @@ def convert(
 
     Only tensors are read from SOURCE; still, convert only files that you trust.
     """
-    from shotfit import convert
+    from shotfit.backbone.convert import clip
 
-    convert.convert(source, destination, tokenizer=tokenizer, quick_gelu=quick_gelu, heads=heads)
+    clip.convert(source, destination, tokenizer=tokenizer, quick_gelu=quick_gelu, heads=heads)
     print(destination)
     if tokenizer is None:
         typer.echo("shotfit: no --tokenizer given: add CLIP's tokenizer files to use it.", err=True)

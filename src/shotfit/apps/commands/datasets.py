@@ -18,13 +18,13 @@ def datasets(
     as_json: options.Json = False,
 ) -> None:
     """The eleven benchmark datasets: what is there, what is missing, where it comes from."""
-    from shotfit.data import catalog
+    from shotfit.data.benchmark import catalogue
 
     if root is None:
         raise UsageError(
             "Say where datasets lie: --root FOLDER, or SHOTFIT_DATA in the environment."
         )
-    found = catalog.all_statuses(root) if name is None else (catalog.status(root, name),)
+    found = catalogue.all_statuses(root) if name is None else (catalogue.status(root, name),)
     if as_json:
         rows = [dataclasses.asdict(status) for status in found]
         print(json.dumps(rows, indent=2, default=str))
@@ -35,8 +35,8 @@ def datasets(
     if name is not None:
         status = found[0]
         print(f"{status.benchmark.key}: {status.state} ({status.directory})\n")
-        print(catalog.layout_tree(status.benchmark, status))
-        print("\n" + catalog.how_to_get(status.benchmark))
+        print(catalogue.layout_tree(status.benchmark, status))
+        print("\n" + catalogue.how_to_get(status.benchmark))
         return
     table = Table("dataset", "classes", "state", "missing")
     for status in found:

@@ -19,7 +19,7 @@ def demo(
     as_json: options.Json = False,
 ) -> None:
     """See it work: two stages on an embedded task, beside zero-shot and one stage."""
-    from shotfit.apps.showcase import showcase
+    from shotfit.apps.demo.showcase import showcase
 
     result = showcase(task, shots, seed, out, quiet=as_json)
     if as_json:

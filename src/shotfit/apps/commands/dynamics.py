@@ -37,9 +37,9 @@ def dynamics(
     runs what is missing and draws the rest from the kept curves.
     """
     from shotfit.apps.studies import Surroundings, dynamics_study
-    from shotfit.dynamics import alone
+    from shotfit.bench.dynamics import alone
+    from shotfit.bench.grid import find_datasets
     from shotfit.experiment import Experiment
-    from shotfit.sweep import find_datasets
 
     given = {"lr": lr, "batch_size": batch_size, "precision": precision}
     training = {key: value for key, value in given.items() if value is not None}

@@ -18,7 +18,7 @@ def evaluate(
 ) -> None:
     """Measure accuracy on test images; classes that were not trained on count as novel."""
     from shotfit.classifier import FewShotClassifier
-    from shotfit.data.accepted import as_dataset
+    from shotfit.data.inputs import as_dataset
 
     dataset = as_dataset(data, root)
     classifier = FewShotClassifier.from_pretrained(model, device=device, int8=int8)

@@ -130,7 +130,7 @@ def fit(
     choices = options.merge(config, given)
     if trace is not None and not trace.parent.is_dir():
         raise UsageError(f"There is no folder {trace.parent} for the trace.")
-    from shotfit.apps.fitting import fit_and_save
+    from shotfit.apps.fit import fit_and_save
 
     record, folder, recorded = fit_and_save(
         choices, out, device=device, root=root, quiet=quiet, profile=profile or trace is not None

@@ -14,7 +14,7 @@ def info(
     as_json: options.Json = False,
 ) -> None:
     """What a saved classifier is; its files are checked against their hashes."""
-    from shotfit.archive import read_settings
+    from shotfit.saving import read_settings
 
     settings = read_settings(model)
     names = [*settings["trained_names"], *settings["added_names"]]

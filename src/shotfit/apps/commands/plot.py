@@ -22,9 +22,9 @@ def plot(
     ] = None,
 ) -> None:
     """Draw a figure from records of the embedded suite, all of one protocol."""
-    from shotfit import plots
     from shotfit.errors import DataError, UsageError, unknown_name
     from shotfit.records import load_records
+    from shotfit.report.figures import comparison
     from shotfit.report.protocol import keep
     from shotfit.report.suite import describe_protocol, protocol_groups, suite_runs
 
@@ -38,5 +38,5 @@ def plot(
     if len(groups) > 1:
         found = "; ".join(describe_protocol(group) for group in groups)
         raise UsageError(f"These records are of several protocols ({found}): keep one, --where.")
-    draw = plots.ranking if kind == "ranking" else plots.base_novel_scatter
-    print(f"Wrote {plots.save(draw(groups[0]), out)}")
+    draw = comparison.ranking if kind == "ranking" else comparison.base_novel_scatter
+    print(f"Wrote {comparison.save(draw(groups[0]), out)}")

@@ -66,16 +66,16 @@ def predict(
     as_json: options.Json = False,
 ) -> None:
     """Name the class of images, as many as there are."""
-    from shotfit.apps import predicting
-    from shotfit.apps.benchmarking import ray_options
-    from shotfit.apps.prediction_file import PredictionFile, escaped
-    from shotfit.data.listing import check_named_files
+    from shotfit.apps.bench import ray_options
+    from shotfit.apps.predict import stream
+    from shotfit.apps.predict.output_file import PredictionFile, escaped
+    from shotfit.data.image_files import check_named_files
 
-    question = predicting.Question(model, _names(classes), top, int8, draft)
+    question = stream.Question(model, _names(classes), top, int8, draft)
     if ray is None and not (cpus_per_replica is None and gpus_per_replica is None):
         raise UsageError("--cpus-per-replica and --gpus-per-replica are about --ray; add it.")
     replica = (1 if cpus_per_replica is None else cpus_per_replica, gpus_per_replica or 0)
-    total, identity = predicting.identity(question, images)
+    total, identity = stream.identity(question, images)
     if not skip_broken:
         check_named_files(images)
     how = {
@@ -87,12 +87,12 @@ def predict(
         "quiet": quiet,
     }
     if out is None:
-        for rows in predicting.predictions(question, images, **how):
+        for rows in stream.predictions(question, images, **how):
             for row in rows:
                 print(escaped(json.dumps(row, ensure_ascii=False) if as_json else _words(row)))
         return
     with PredictionFile(out, identity) as file:
-        for rows in predicting.predictions(question, images, skip=file.rows, **how):
+        for rows in stream.predictions(question, images, skip=file.rows, **how):
             file.write(rows)
         file.finish()
 

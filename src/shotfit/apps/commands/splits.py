@@ -27,11 +27,11 @@ def make(
     root: options.Root = None,
 ) -> None:
     """Draw few-shot lists by the published rule and write them."""
-    from shotfit.data import splits
-    from shotfit.data.accepted import as_dataset
+    from shotfit.data import fewshot_lists
+    from shotfit.data.inputs import as_dataset
 
     dataset = as_dataset(data, root)
-    written = splits.make(dataset, folder, shots=shots, seeds=seeds, overwrite=overwrite)
+    written = fewshot_lists.make(dataset, folder, shots=shots, seeds=seeds, overwrite=overwrite)
     print(f"{len(written)} lists in {folder}")
 
 
@@ -45,10 +45,10 @@ def verify(
     as_json: options.Json = False,
 ) -> None:
     """Compare lists with their own hashes and with what the published rule draws."""
-    from shotfit.data import splits
-    from shotfit.data.accepted import as_dataset
+    from shotfit.data import fewshot_lists
+    from shotfit.data.inputs import as_dataset
 
-    found = splits.verify(as_dataset(data, root), folder, shots=shots, seeds=seeds)
+    found = fewshot_lists.verify(as_dataset(data, root), folder, shots=shots, seeds=seeds)
     if as_json:
         rows = [{"path": str(c.path), "status": c.status, "detail": c.detail} for c in found]
         print(json.dumps(rows, indent=2))

@@ -42,7 +42,7 @@ def sweep(
     Means are over all datasets and seeds. The same command again runs what is missing.
     """
     from shotfit.apps.studies import Surroundings, gain_study, sweep_study
-    from shotfit.sweep import SUITE, Overrides, expand
+    from shotfit.bench.grid import SUITE, Overrides, expand
 
     experiments = expand(
         [method],

@@ -3,8 +3,8 @@
 Nine come with a published split file, `split_zhou_*.json` (CoOp, Zhou et al., IJCV 2022;
 datasets/oxford_pets.py of its repository): an object with `train`, `val` and `test`, each a list
 of [path relative to the image folder, label, class name]. FGVC Aircraft is read from its official
-lists, ImageNet from its folders. `shotfit.data.benchmarks` has the rows, and
-`shotfit.data.raw_layouts` makes a split where the published file cannot be had.
+lists, ImageNet from its folders. `shotfit.data.benchmark.facts` has the rows, and
+`shotfit.data.benchmark.making_splits` makes a split where the published file cannot be had.
 """
 
 import json
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn
 
-from shotfit.data.benchmarks import Benchmark, find_benchmark
+from shotfit.data.benchmark.facts import Benchmark, find_benchmark
 from shotfit.data.dataset import TEMPLATE, Dataset, Example
 from shotfit.data.template import is_template
 from shotfit.errors import DataError, UsageError
@@ -37,7 +37,7 @@ def load(
 
     Args:
         root: the folder that holds the datasets' folders.
-        name: a key, CoOp name or alias of `shotfit.data.benchmarks`.
+        name: a key, CoOp name or alias of `shotfit.data.benchmark.facts`.
         template: "generic" ("a photo of a {}.", what the paper's code uses everywhere),
             "specific" (CoOp's zero-shot prompt of this dataset), or a prompt with "{}" in it.
         split_file: another split file than the published one, such as one of `make_split`;
@@ -46,7 +46,7 @@ def load(
             names; every reference code turns them into spaces before it fills the prompt, because
             CLIP's tokenizer makes a token of each. Only TaskRes's code does not, hence the option.
 
-    Image files are not looked for, one by one, here: see `catalog.missing_files`. ImageNet's
+    Image files are not looked for, one by one, here: see `catalogue.missing_files`. ImageNet's
     images are found by listing its folders, in sorted order. Its `val` is empty: the published
     codes use the test images as validation images too, which this package does not.
 

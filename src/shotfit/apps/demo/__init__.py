@@ -1,0 +1,1 @@
+"""What `shotfit demo` does and draws."""

@@ -1,0 +1,1 @@
+"""What `shotfit predict` does: a stream of images in, rows of predictions out."""

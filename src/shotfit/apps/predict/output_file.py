@@ -1,0 +1,183 @@
+"""A file of predictions that grows row by row, survives an interruption, and appears whole.
+
+Rows go to `FILE.partial` as JSON lines; `FILE.partial.json` says what they are the answers to, so
+that the same command goes on after the last of them and another one does not. Whoever writes holds
+a lock on it, which ends with the process, however that ends.
+"""
+
+import errno
+import importlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any
+
+from shotfit.errors import DataError, UsageError
+from shotfit.system.files import write_atomically
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
+
+Row = Mapping[str, Any]
+# Rows of a Parquet row group, which are in memory at a time.
+GROUP = 10_000
+
+
+class PredictionFile:
+    """The rows of one command on their way into `path`: JSON lines or, by its suffix, Parquet."""
+
+    def __init__(self, path: Path, question: Mapping[str, Any]) -> None:
+        """Takes up the rows that an interrupted command with the same question has left.
+
+        Raises:
+            UsageError: for Parquet without pyarrow.
+            DataError: when the rows belong to another question, another process is writing them,
+                or nothing can be written.
+        """
+        self.path = path
+        self.partial = path.with_name(path.name + ".partial")
+        self.note = path.with_name(path.name + ".partial.json")
+        self.rows = 0
+        """Rows that are there."""
+        self.parquet = path.suffix.lower() == ".parquet"
+        if self.parquet:
+            _pyarrow()
+        if path.is_dir():
+            raise DataError(f"{path} is a folder; --out takes the name of a file.")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = _open_alone(self.partial)
+            try:
+                self._take_up(question)
+            except BaseException:
+                self._file.close()
+                raise
+        except OSError as error:
+            raise DataError(f"Cannot write {self.partial}: {error}") from error
+
+    def __enter__(self) -> "PredictionFile":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def write(self, rows: Iterable[Row]) -> None:
+        """Appends rows; from here on an interruption keeps them."""
+        for row in rows:
+            line = json.dumps(row, ensure_ascii=False) + "\n"
+            # Where a name is no Unicode, backslashreplace writes what is JSON's own escape.
+            self._file.write(line.encode("utf-8", "backslashreplace"))
+            self.rows += 1
+        self._file.flush()
+
+    def finish(self) -> None:
+        """Turns the rows into the file."""
+        made = self.partial
+        if self.parquet:
+            made = self.path.with_name(self.path.name + ".tmp")
+            self._file.seek(0)
+            _write_parquet(made, map(json.loads, self._file))
+        if fcntl is None:
+            # There an open file cannot be renamed; elsewhere the lock has to last until it is.
+            self._file.close()
+        os.replace(made, self.path)
+        self.partial.unlink(missing_ok=True)
+        self.note.unlink(missing_ok=True)
+        self._file.close()
+
+    def _take_up(self, question: Mapping[str, Any]) -> None:
+        if self._file.seek(0, os.SEEK_END):
+            self._check(question)
+            self.rows = _whole_rows(self._file)
+        else:
+            text = json.dumps(question, indent=1, ensure_ascii=False) + "\n"
+            write_atomically(self.note, text)
+
+    def _check(self, question: Mapping[str, Any]) -> None:
+        try:
+            known = json.loads(self.note.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            known = {}
+        differs = [key for key, value in question.items() if known.get(key) != value]
+        if differs:
+            raise DataError(
+                f"{self.partial} holds the rows of an interrupted command with other "
+                f"{', '.join(differs)}. Give another --out, or delete it to start anew."
+            )
+
+
+def _open_alone(path: Path) -> IO[bytes]:
+    """Opens a file for reading and appending that no other process has opened so."""
+    while True:
+        file = path.open("a+b")
+        try:
+            _lock(file, path)
+            # Between opening and locking, who wrote it may have made the finished file of it.
+            if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                return file
+        except BaseException:
+            file.close()
+            raise
+        file.close()
+
+
+def _lock(file: IO[bytes], path: Path) -> None:
+    if fcntl is None:
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+            raise DataError(
+                f"{path} is being written by another process. Wait for it, or give another --out."
+            ) from None
+        # Some network file systems have no locks: there it goes on without.
+
+
+def _whole_rows(file: IO[bytes]) -> int:
+    """The number of complete lines; what a killed process has written of one more is cut off."""
+    count = end = 0
+    file.seek(0)
+    for line in file:
+        if not line.endswith(b"\n"):
+            file.truncate(end)
+            break
+        count += 1
+        end += len(line)
+    file.seek(0, os.SEEK_END)
+    return count
+
+
+def _write_parquet(path: Path, rows: Iterator[Row]) -> None:
+    arrow, parquet = _pyarrow()
+    answer = arrow.struct([("class", arrow.string()), ("probability", arrow.float64())])
+    schema = arrow.schema(
+        [("image", arrow.string()), ("answers", arrow.list_(answer)), ("error", arrow.string())]
+    )
+    with parquet.ParquetWriter(path, schema) as writer:
+        while group := list(islice(rows, GROUP)):
+            printable = [
+                {key: escaped(item) if isinstance(item, str) else item for key, item in row.items()}
+                for row in group
+            ]
+            writer.write_table(arrow.Table.from_pylist(printable, schema=schema))
+
+
+def escaped(text: str) -> str:
+    """`text` with the bytes of a file's name that are no Unicode as in "\\udce9", which is also
+    JSON's own escape: nothing is lost, and everything can be printed."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _pyarrow() -> tuple[Any, Any]:
+    try:
+        return importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
+    except ImportError:
+        raise UsageError(
+            "Writing Parquet needs pyarrow: pip install 'shotfit[datasets]'; or give --out a "
+            "name that ends in .jsonl."
+        ) from None

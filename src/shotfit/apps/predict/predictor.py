@@ -1,0 +1,73 @@
+"""A question put to a saved classifier, and who answers it: this process, or a replica on Ray."""
+
+import contextlib
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+
+from shotfit.apps.predict.output_file import Row
+from shotfit.classifier import FewShotClassifier
+from shotfit.data.loading import Loading
+from shotfit.evaluation.inference import Scored, score
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of which classifier; everything that decides what a row says."""
+
+    model: str
+    classes: tuple[str, ...] | None = None
+    """Names to choose among; None takes the classifier's own."""
+    top: int = 1
+    int8: bool = False
+    draft: bool = False
+
+
+class Answerer:
+    """A loaded classifier that turns images into rows; what a replica on Ray is made of."""
+
+    def __init__(
+        self,
+        question: Question,
+        *,
+        batch_size: int,
+        device: str | None = None,
+        workers: int | None = None,
+    ) -> None:
+        self.question = question
+        self.batch_size = batch_size
+        self.loading = Loading(workers=workers)
+        self.classifier = FewShotClassifier.from_pretrained(
+            question.model, device=device, int8=question.int8
+        )
+        # Once for all images, though `rows` may be asked for block by block.
+        self.classes = self.classifier.encode_classes(question.classes)
+
+    def rows(self, images: Iterator[str]) -> Generator[list[Row], None, None]:
+        """Batches of rows in the order of the images; an image that cannot be read has an "error"
+        in place of "answers"."""
+        batches = score(
+            self.classifier.method,
+            self.classes,
+            images,
+            batch_size=self.batch_size,
+            draft=self.question.draft,
+            loading=self.loading,
+        )
+        with contextlib.closing(batches):
+            for batch in batches:
+                yield list(self._rows(batch))
+
+    def _rows(self, batch: Scored) -> Iterator[Row]:
+        count = min(self.question.top, len(self.classes.names))
+        found = batch.logits.softmax(dim=-1).topk(count)
+        readable = zip(found.values.tolist(), found.indices.tolist(), strict=True)
+        for place, image in enumerate(batch.images):
+            if place in batch.broken:
+                yield {"image": str(image), "error": str(batch.broken[place])}
+                continue
+            probabilities, chosen = next(readable)
+            answers = [
+                {"class": self.classes.names[index], "probability": round(probability, 6)}
+                for probability, index in zip(probabilities, chosen, strict=True)
+            ]
+            yield {"image": str(image), "answers": answers}

@@ -1,0 +1,1 @@
+"""Many runs: grids, the paper's tables and studies, on this machine or on Ray."""

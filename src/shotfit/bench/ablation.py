@@ -1,0 +1,174 @@
+"""The paper's sweeps and its ablation, as lists of experiments and what their records say.
+
+Paper: Farina et al., CVPR 2025, section 5.3 (alpha, gain of the second stage) and appendix "Total
+gradient steps allowed" (M), https://arxiv.org/abs/2503.11609. The paper sweeps no batch size and
+no rank; the values here surround its own (32 and 2).
+"""
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from shotfit.data import load_dataset
+from shotfit.errors import DataError, UsageError, unknown_name
+from shotfit.evaluation.metrics import evaluate
+from shotfit.experiment import Experiment, run, task_of
+from shotfit.methods.base import Method
+from shotfit.records import SCHEMA, Record
+from shotfit.system.files import write_atomically
+from shotfit.training.loop import TrainStep
+
+Values = tuple[float, ...]
+
+AXES: dict[str, tuple[str, Values]] = {
+    "alpha": ("share of the first stage, α", (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)),
+    "iters-per-shot": ("iterations per shot, M", (100, 300, 500)),
+    "batch-size": ("batch size", (8, 16, 32, 64)),
+    "rank": ("rank of LoRA", (1, 2, 4, 8, 16)),
+}
+"""What can be swept: its name in a figure, and its values."""
+
+METRICS = {
+    "base": "base",
+    "novel": "novel",
+    "harmonic mean": "harmonic_mean",
+    "accuracy": "all",
+}
+
+
+@dataclass(frozen=True)
+class SweepRun:
+    """One run of a sweep: the swept value and the experiment that has it."""
+
+    value: float
+    experiment: Experiment
+
+
+def sweep_runs(
+    axis: str, experiments: Sequence[Experiment], values: Sequence[float] | None = None
+) -> list[SweepRun]:
+    """Each experiment at every value, value by value.
+
+    Raises:
+        UsageError: for an unknown axis, or a value that it cannot have.
+    """
+    if axis not in AXES:
+        raise unknown_name("sweep", axis, AXES)
+    return [
+        SweepRun(value, _set(axis, value, experiment))
+        for value in values or AXES[axis][1]
+        for experiment in experiments
+    ]
+
+
+def _set(axis: str, value: float, base: Experiment) -> Experiment:
+    recipe = base.recipe
+    if axis == "alpha":
+        recipe = dataclasses.replace(recipe, first_fraction=float(value))
+    elif axis == "iters-per-shot":
+        recipe = dataclasses.replace(recipe, iters_per_shot=_whole(axis, value))
+    elif axis == "batch-size":
+        size = {"batch_size": _whole(axis, value)}
+        stages = tuple(
+            dataclasses.replace(stage, training={**stage.training, **size})
+            for stage in recipe.stages
+        )
+        recipe = dataclasses.replace(recipe, stages=stages)
+    else:
+        first = recipe.stages[0]
+        options = {**first.options, "rank": _whole(axis, value)}
+        stages = (dataclasses.replace(first, options=options), *recipe.stages[1:])
+        recipe = dataclasses.replace(recipe, stages=stages)
+    return dataclasses.replace(base, recipe=recipe)
+
+
+def _whole(axis: str, value: float) -> int:
+    if value != int(value) or value < 1:
+        raise UsageError(f"The values of {axis} are positive whole numbers, got {value}.")
+    return int(value)
+
+
+def tabulate(
+    runs: Sequence[SweepRun], records: Mapping[str, Record]
+) -> list[tuple[float, dict[str, list[float]]]]:
+    """(value, metrics of its runs) in order of the values; the input of a sweep's figure.
+
+    `records` are by the experiments' ids; a run without a finished one is left out.
+    """
+    rows: dict[float, dict[str, list[float]]] = {}
+    for swept in runs:
+        record = records.get(swept.experiment.id)
+        if record is None or record.status != "done":
+            continue
+        row = rows.setdefault(swept.value, {})
+        for name, key in METRICS.items():
+            if key in record.metrics:
+                row.setdefault(name, []).append(record.metrics[key])
+    return sorted(rows.items())
+
+
+@dataclass(frozen=True)
+class Gain:
+    """A two-stage run measured twice: where its first stage ended, and at its end."""
+
+    record: Record
+    after_first: dict[str, float]
+
+    def points(self, metric: str) -> float:
+        """What the second stage added, in points of accuracy."""
+        return self.record.metrics[metric] - self.after_first[metric]
+
+
+def second_stage_gain(experiment: Experiment, **options: Any) -> Gain:
+    """Runs a two-stage experiment and measures it also where the first stage ends.
+
+    The paper's ablation (figure 5): what would be lost by exiting there. One run tells both, since
+    the first stage does not depend on the second. `options` are those of `experiment.run`, without
+    `observe`.
+
+    Raises:
+        UsageError: for an experiment of one stage.
+    """
+    if len(experiment.recipe.stages) != 2:
+        raise UsageError("The gain of the second stage needs a recipe of two stages.")
+    root = options.get("root")
+    dataset = options.pop("dataset", None) or load_dataset(
+        experiment.source, root=root, **experiment.data
+    )
+    tests = task_of(experiment, dataset, root).tests
+    last: dict[str, float] = {}
+
+    def observe(method: Method, stage: int, step: TrainStep) -> None:
+        if stage == 0 and step.iteration == step.total:
+            last.update(evaluate(method, tests))
+
+    record, _ = run(experiment, dataset=dataset, observe=observe, **options)
+    return Gain(record, last)
+
+
+def kept_gain(experiment: Experiment, folder: Path, **options: Any) -> tuple[Gain, bool]:
+    """The gain from `folder`, or run and kept there; and whether it had to be run."""
+    path = folder / f"{experiment.id}.json"
+    if path.is_file():
+        values = _read(path)
+        return Gain(Record(**values["record"]), values["after_first"]), False
+    gain = second_stage_gain(experiment, **options)
+    write_atomically(path, json.dumps(dataclasses.asdict(gain), ensure_ascii=False) + "\n")
+    return gain, True
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        schema = values["record"]["schema"]
+    except (OSError, KeyError, TypeError, json.JSONDecodeError) as error:
+        raise DataError(f"{path} holds no gain of a second stage: {error}") from error
+    if schema != SCHEMA:
+        raise DataError(
+            f"{path} has the format {schema!r}, this version reads {SCHEMA}: move it away and "
+            "run again."
+        )
+    return values

@@ -1,0 +1,247 @@
+"""Learning dynamics: base and novel accuracy on held-out images along training, and their break.
+
+Paper: Farina et al., Rethinking Few-Shot Adaptation of Vision-Language Models in Two Stages,
+CVPR 2025, section 3.2 and appendix "Extended preliminary analysis",
+https://arxiv.org/abs/2503.11609.
+
+A curve is what an ordinary run shows to an observer: looking changes no mode, draws no random
+number, and leaves the run bit-equal to one that nobody looked at.
+"""
+
+import dataclasses
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from shotfit.backbone import Backbone
+from shotfit.config import digest
+from shotfit.data import load_dataset
+from shotfit.data.dataset import Dataset, Split
+from shotfit.data.images import open_image
+from shotfit.errors import DataError, UsageError
+from shotfit.evaluation.metrics import evaluate
+from shotfit.experiment import Experiment, environment, fit_task, pick_device, task_of
+from shotfit.methods import get_method
+from shotfit.methods.base import Method
+from shotfit.recipe import Observe, Recipe, Stage
+from shotfit.report.phases import DynamicsPoint, PhaseBreak, mean_points, phase_break
+from shotfit.system.files import write_atomically
+from shotfit.training.loop import TrainStep
+
+__all__ = [
+    "DynamicsPoint",
+    "LearningDynamics",
+    "PhaseBreak",
+    "alone",
+    "mean_points",
+    "phase_break",
+    "trace",
+    "trace_kept",
+]
+
+SCHEMA = 1
+# Test images of a task up to this many are decoded once and not at every evaluation.
+KEEP_DECODED = 4000
+
+
+@dataclass(frozen=True)
+class LearningDynamics:
+    """The record of one curve: its experiment, its points, what it cost and where it ran."""
+
+    id: str
+    experiment: dict[str, Any]
+    dataset: str
+    method: str
+    seed: int
+    every: int
+    points: tuple[DynamicsPoint, ...]
+    split_hash: str = ""
+    cost: dict[str, float] = field(default_factory=dict)
+    """`seconds` in all, `evaluation_seconds` of them for looking."""
+    environment: dict[str, str] = field(default_factory=dict)
+    schema: int = SCHEMA
+
+
+def alone(
+    method: str,
+    iterations: int,
+    *,
+    options: Mapping[str, Any] | None = None,
+    training: Mapping[str, Any] | None = None,
+) -> Recipe:
+    """The recipe of the study: one method without a second stage, its cosine over `iterations`."""
+    changes = {**(training or {}), "iterations": iterations}
+    return Recipe((Stage(method, options=dict(options or {}), training=changes),))
+
+
+def dynamics_id(experiment: Experiment, every: int) -> str:
+    """Twelve hex digits that name a curve: equal for equal experiments and intervals."""
+    return digest({"experiment": experiment.plain(), "every": every})
+
+
+def trace(
+    experiment: Experiment,
+    every: int = 100,
+    *,
+    root: str | None = None,
+    dataset: Dataset | None = None,
+    backbone: Backbone | None = None,
+    device: str | None = None,
+    observe: Observe | None = None,
+) -> LearningDynamics:
+    """Carries out a one-stage experiment and evaluates it every `every` iterations.
+
+    Raises:
+        UsageError: for an interval below 1, an experiment of two stages or without novel classes,
+            or a method that cannot score them.
+        DataError: as `load_dataset`.
+    """
+    method_name = _check(experiment, every)
+    dataset = dataset or load_dataset(experiment.source, root=root, **experiment.data)
+    task = task_of(experiment, dataset, root)
+    tests = {key: _decoded(split) for key, split in task.tests.items()}
+    backbone = backbone or Backbone.from_pretrained(experiment.backbone, experiment.revision)
+    backbone = backbone.to(pick_device(device))
+    started = time.perf_counter()
+    curve = _Curve(tests, every, observe)
+    curve.start(get_method("zero_shot")(backbone, template=task.support.template))
+    fit_task(experiment, task, backbone=backbone, observe=curve, device=device)
+    return LearningDynamics(
+        id=dynamics_id(experiment, every),
+        experiment=experiment.plain(),
+        dataset=dataset.name,
+        method=method_name,
+        seed=experiment.seed,
+        every=every,
+        points=tuple(curve.points),
+        split_hash=task.split_hash,
+        cost={
+            "seconds": time.perf_counter() - started,
+            "evaluation_seconds": curve.evaluation_seconds,
+        },
+        environment=environment(),
+    )
+
+
+def _check(experiment: Experiment, every: int) -> str:
+    """The name of the experiment's one method."""
+    if every < 1:
+        raise UsageError(f"The interval of evaluations must be at least 1, got {every}.")
+    if len(experiment.recipe.stages) != 1:
+        raise UsageError("Learning dynamics are those of one method alone: give one stage.")
+    if experiment.setting != "base_to_novel":
+        raise UsageError("Learning dynamics need novel classes: use the setting base_to_novel.")
+    name = experiment.recipe.stages[0].method
+    if not get_method(name).open_vocabulary:
+        raise UsageError(f"{name!r} cannot score novel classes, so it has no novel curve.")
+    return name
+
+
+def _decoded(split: Split) -> Split:
+    """The split with its images decoded, when there are few enough to keep."""
+    if len(split.examples) > KEEP_DECODED:
+        return split
+    examples = tuple(
+        dataclasses.replace(example, image=open_image(example.image, example.key))
+        for example in split.examples
+    )
+    return dataclasses.replace(split, examples=examples)
+
+
+class _Curve:
+    """An observer that evaluates as it goes along."""
+
+    def __init__(self, tests: Mapping[str, Split], every: int, observe: Observe | None) -> None:
+        self.points: list[DynamicsPoint] = []
+        self.evaluation_seconds = 0.0
+        self._tests = tests
+        self._every = every
+        self._observe = observe
+        self._losses: list[float] = []
+        self._done = 0
+
+    def start(self, method: Method) -> None:
+        """The point before training."""
+        self._add(method, None)
+
+    def __call__(self, method: Method, stage: int, step: TrainStep) -> None:
+        self._done += 1
+        self._losses.append(step.loss)
+        if self._done % self._every == 0 or step.iteration == step.total:
+            self._add(method, sum(self._losses) / len(self._losses))
+            self._losses.clear()
+        if self._observe is not None:
+            self._observe(method, stage, step)
+
+    def _add(self, method: Method, loss: float | None) -> None:
+        started = time.perf_counter()
+        metrics = evaluate(method, self._tests)
+        self.evaluation_seconds += time.perf_counter() - started
+        self.points.append(
+            DynamicsPoint(
+                self._done,
+                round(metrics["base"], 4),
+                round(metrics["novel"], 4),
+                None if loss is None else round(loss, 6),
+            )
+        )
+
+
+# Records on disk.
+
+
+def record_path(folder: Path, experiment: Experiment, every: int) -> Path:
+    """Where the curve of an experiment is kept: readable names first, its identity last."""
+    dataset = str(experiment.data.get("name") or experiment.source)
+    method = experiment.recipe.stages[0].method
+    stem = f"{dataset}-{method}-seed{experiment.seed}-{dynamics_id(experiment, every)}"
+    return folder / f"{Path(stem).name}.json"
+
+
+def save(record: LearningDynamics, path: Path) -> None:
+    """Writes a curve in one step: a file by this name is always a whole one."""
+    values = dataclasses.asdict(record)
+    lines = [json.dumps(dataclasses.astuple(point)) for point in record.points]
+    values["points"] = "POINTS"
+    text = json.dumps(values, indent=1, ensure_ascii=False)
+    # One line a point: a curve of 80 points is 80 lines of a diff, not 480.
+    text = text.replace('"POINTS"', "[\n  " + ",\n  ".join(lines) + "\n ]")
+    write_atomically(path, text + "\n")
+
+
+def load(path: Path) -> LearningDynamics:
+    """The curve that a file holds.
+
+    Raises:
+        DataError: when it cannot be read, or was written by another version.
+    """
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        if values.get("schema") != SCHEMA:
+            raise DataError(
+                f"{path} has the format {values.get('schema')!r}, this version reads {SCHEMA}: "
+                "move it away and run again."
+            )
+        values["points"] = tuple(DynamicsPoint(*point) for point in values["points"])
+        return LearningDynamics(**values)
+    except (OSError, AttributeError, KeyError, TypeError, json.JSONDecodeError) as error:
+        raise DataError(f"{path} holds no learning dynamics: {error}") from error
+
+
+def trace_kept(
+    experiment: Experiment, every: int, folder: Path, **options: Any
+) -> tuple[LearningDynamics, bool]:
+    """The curve from `folder`, or run and kept there; and whether it had to be run.
+
+    An interrupted curve leaves nothing behind and is run again from its start. `options` are those
+    of `trace`.
+    """
+    path = record_path(folder, experiment, every)
+    if path.is_file():
+        return load(path), False
+    record = trace(experiment, every, **options)
+    save(record, path)
+    return record, True

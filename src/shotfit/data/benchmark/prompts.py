@@ -1,0 +1,65 @@
+"""The hand-written prompts that published methods use on the eleven benchmark datasets.
+
+`prompts.csv` has one row a dataset. KgCoOp's are the templates of its frozen targets; ProGrad's
+are turned round, with the class name last, so that all before it can start a learned context;
+PLOT++ has four phrases (the tables in the official code of each).
+"""
+
+import csv
+import functools
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from shotfit.data.benchmark.facts import benchmarks
+
+_TABLE = Path(__file__).with_suffix(".csv")
+_PHRASES = ("plot1", "plot2", "plot3", "plot4")
+
+
+@dataclass(frozen=True)
+class PublishedPrompts:
+    """What the methods with a table of prompts of their own say to the dataset called `key`."""
+
+    key: str
+    kgcoop: str
+    prograd: str
+    plot: tuple[str, ...]
+
+
+def published_prompts(dataset: str) -> PublishedPrompts | None:
+    """The published prompts of a dataset, by its key or CoOp's name for it; None for others."""
+    return _table().get(_plain(dataset))
+
+
+def benchmark_key(dataset: str) -> str:
+    """The key of a benchmark dataset, by its key or CoOp's name for it; "" for others."""
+    prompts = published_prompts(dataset)
+    return prompts.key if prompts else ""
+
+
+def specific_templates(dataset: str) -> tuple[str, ...]:
+    """The one prompt of CoOp's zero-shot baseline for a benchmark dataset; none for other data."""
+    key = benchmark_key(dataset)
+    return (benchmarks()[key].template,) if key else ()
+
+
+@functools.cache
+def _table() -> dict[str, PublishedPrompts]:
+    with _TABLE.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    table = {}
+    for row in rows:
+        prompts = PublishedPrompts(
+            row["key"],
+            row["kgcoop"],
+            row["prograd"],
+            tuple(row[phrase] for phrase in _PHRASES),
+        )
+        table[_plain(row["key"])] = table[_plain(row["name"])] = prompts
+    return table
+
+
+def _plain(name: str) -> str:
+    """A name without case and punctuation: "Oxford-Pets" and "oxford_pets" are one dataset."""
+    return re.sub(r"[^a-z0-9]", "", name.lower())

@@ -1,0 +1,1 @@
+"""Logits of any number of images, and the metrics of them."""

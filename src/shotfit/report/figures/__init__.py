@@ -1,0 +1,1 @@
+"""Figures from records; matplotlib is imported when one is drawn."""

@@ -1,0 +1,193 @@
+"""Figures of the study: learning dynamics, sweeps, the second stage's gain. From records only."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from shotfit.bench.dynamics import LearningDynamics
+from shotfit.errors import UsageError
+from shotfit.paper import unique
+from shotfit.report.phases import (
+    PATTERNS,
+    DynamicsPoint,
+    PhaseBreak,
+    mean_points,
+    phase_break,
+    smooth,
+)
+
+# Okabe and Ito's palette: told apart by readers of every colour vision.
+BASE, NOVEL, MEAN, BREAK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
+FIRST, SECOND = "#E8F1F8", "#FBF0E6"
+STYLES = {
+    "base": (BASE, "-", "o"),
+    "novel": (NOVEL, "--", "s"),
+    "harmonic mean": (MEAN, ":", "^"),
+    "accuracy": (BASE, "-", "o"),
+}
+
+
+def figure_module() -> Any:
+    """Matplotlib's figures, without a window system.
+
+    Raises:
+        UsageError: when matplotlib is not installed.
+    """
+    try:
+        import matplotlib.figure
+    except ImportError as error:
+        raise UsageError(
+            "Figures need matplotlib, which is not installed: pip install 'shotfit[plots]'."
+        ) from error
+    return matplotlib.figure
+
+
+def plot_dynamics(curves: Sequence[LearningDynamics], path: Path) -> PhaseBreak | None:
+    """Draws the mean of a method's curves, over seeds and datasets; returns its break.
+
+    The layout is the paper's figure 2: accuracy over iterations, base and novel, the break as a
+    vertical line. Points are single evaluations of the mean, lines are smoothed. The seeds of one
+    dataset are drawn too, faintly.
+    """
+    datasets = unique(curve.dataset for curve in curves)
+    points = mean_points([curve.points for curve in curves])
+    found = phase_break(points)
+    figure = figure_module().Figure(figsize=(5.2, 3.7), layout="constrained")
+    axes = figure.subplots()
+    window = max(5, len(points) // 10 | 1)
+    x = [point.iteration for point in points]
+    for name in ("base", "novel"):
+        color, style, marker = STYLES[name]
+        values = [getattr(point, name) for point in points]
+        if len(curves) > len(datasets) == 1:
+            for curve in curves:
+                seeds = [getattr(point, name) for point in curve.points]
+                where = [point.iteration for point in curve.points]
+                axes.plot(where, seeds, color=color, alpha=0.18, linewidth=0.7)
+        axes.plot(x, values, marker, color=color, alpha=0.45, markersize=2.5, linewidth=0)
+        axes.plot(x, smooth(values, window), style, color=color, linewidth=2, label=name)
+        axes.axhline(values[0], color=color, linewidth=0.7, linestyle=(0, (1, 3)))
+    _mark(axes, points, found)
+    axes.set_xlabel("iteration")
+    axes.set_ylabel("accuracy on held-out images (%)")
+    axes.set_xlim(0, max(x))
+    first = curves[0]
+    shots = first.experiment["shots"]
+    runs = {curve.seed for curve in curves}
+    seeds = f"{len(runs)} seeds" if len(runs) > 1 else f"seed {first.seed}"
+    where = first.dataset if len(datasets) == 1 else f"mean of {len(datasets)} tasks"
+    axes.set_title(f"{where}, {first.method}: {shots} shots, {seeds}", fontsize=10)
+    axes.legend(loc="lower right", fontsize=8, framealpha=0.9)
+    _save(figure, path)
+    return found
+
+
+def _mark(axes: Any, points: Sequence[DynamicsPoint], found: PhaseBreak | None) -> None:
+    """The break as a line, the phases as shades, and in words what the curve does."""
+    if found is None:
+        return
+    end = points[-1].iteration
+    low, high = axes.get_ylim()
+    axes.set_ylim(low, high + 0.16 * (high - low))
+    note = (
+        f"{found.pattern.replace('_', ' ')}: novel {found.novel_gain:+.1f} up to the break, "
+        f"{-found.novel_loss:+.1f} after; base {found.base_gain_after:+.1f} after"
+    )
+    if found.pattern in ("two_phases", "together", "saturates"):
+        axes.axvspan(0, found.iteration, color=FIRST, zorder=0, linewidth=0)
+        axes.axvspan(found.iteration, end, color=SECOND, zorder=0, linewidth=0)
+        axes.axvline(found.iteration, color=BREAK, linewidth=1.8)
+        edge = {"transform": axes.get_xaxis_transform(), "va": "top", "fontsize": 8}
+        middle = found.iteration / 2
+        if found.iteration > 0.16 * end:
+            axes.text(middle, 0.985, "first phase", ha="center", **edge)
+        if end - found.iteration > 0.16 * end:
+            axes.text((found.iteration + end) / 2, 0.985, "second phase", ha="center", **edge)
+        side = "left" if found.iteration < 0.6 * end else "right"
+        label = f" break at {found.iteration} "
+        axes.text(found.iteration, 0.93, label, color="#8A3A68", ha=side, **edge)
+    else:
+        note = f"no break: {PATTERNS[found.pattern]}"
+    axes.annotate(
+        note,
+        (0.5, -0.21),
+        xycoords="axes fraction",
+        ha="center",
+        fontsize=8,
+        color="#444444",
+    )
+
+
+Row = tuple[float, Mapping[str, Sequence[float]]]
+
+
+def plot_sweep(rows: Sequence[Row], name: str, title: str, path: Path) -> None:
+    """Draws base, novel and harmonic mean over a swept value, with the spread over runs.
+
+    `rows` are (value, {"base": [...], "novel": [...], "harmonic mean": [...]}), one number a run;
+    bars span one standard deviation to each side.
+    """
+    figure = figure_module().Figure(figsize=(5.2, 3.5), layout="constrained")
+    axes = figure.subplots()
+    x = [value for value, _ in rows]
+    for key, (color, style, marker) in STYLES.items():
+        if not all(key in measured for _, measured in rows):
+            continue
+        means = [_mean(measured[key]) for _, measured in rows]
+        spread = [_deviation(measured[key]) for _, measured in rows]
+        axes.errorbar(
+            x, means, yerr=spread, color=color, linestyle=style, marker=marker, capsize=2, label=key
+        )
+    axes.set_xticks(x)
+    axes.set_xlabel(name)
+    axes.set_ylabel("accuracy (%)")
+    axes.set_title(title, fontsize=10)
+    axes.legend(fontsize=8, framealpha=0.9)
+    axes.grid(axis="y", alpha=0.3)
+    _save(figure, path)
+
+
+def plot_gain(gains: Mapping[str, Sequence[float]], title: str, path: Path) -> None:
+    """Draws what the second stage adds to leaving after the first, a bar a dataset, sorted.
+
+    `gains` has one difference in points of accuracy for every run of a dataset; dots are the runs.
+    """
+    names = sorted(gains, key=lambda name: _mean(gains[name]))
+    figure = figure_module().Figure(figsize=(5.2, 0.9 + 0.3 * len(names)), layout="constrained")
+    axes = figure.subplots()
+    means = [_mean(gains[name]) for name in names]
+    colors = [BASE if mean >= 0 else NOVEL for mean in means]
+    axes.barh(names, means, color=colors, height=0.65)
+    for row, name in enumerate(names):
+        axes.plot(gains[name], [row] * len(gains[name]), "k.", markersize=3, alpha=0.6)
+    low, high = axes.get_xlim()
+    axes.set_xlim(low - 0.1 * (high - low), high + 0.1 * (high - low))
+    for row, mean in enumerate(means):
+        axes.annotate(
+            f"{mean:+.1f}",
+            (1.01, row),
+            xycoords=axes.get_yaxis_transform(),
+            va="center",
+            fontsize=8,
+        )
+    axes.axvline(0, color="black", linewidth=0.8)
+    axes.set_xlabel("points of accuracy added by the second stage")
+    axes.set_title(title, fontsize=10)
+    _save(figure, path)
+
+
+def _save(figure: Any, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150, metadata={"Software": None})
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _deviation(values: Sequence[float]) -> float:
+    """Sample standard deviation, 0 for a single value."""
+    if len(values) < 2:
+        return 0.0
+    mean = _mean(values)
+    return (sum((value - mean) ** 2 for value in values) / (len(values) - 1)) ** 0.5

@@ -1,0 +1,1 @@
+"""The machine below: memory, and files that appear whole or not at all."""

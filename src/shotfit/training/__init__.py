@@ -1,0 +1,1 @@
+"""The one loop, how its steps are carried out, and when to leave the first stage."""

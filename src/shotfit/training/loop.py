@@ -1,0 +1,158 @@
+"""The one training loop. It knows a method by `loss` and `batches`, and nothing of test data."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from shotfit.data.loading import SupportSet
+from shotfit.errors import UsageError
+from shotfit.methods.base import Method
+from shotfit.methods.published import TrainConfig
+from shotfit.training.execution import execution, micro_batch
+
+
+@dataclass(frozen=True)
+class TrainStep:
+    """One update that has been made: its loss, its batch's accuracy (percent) and its rate."""
+
+    iteration: int
+    total: int
+    loss: float
+    accuracy: float
+    lr: float
+
+
+def train(method: Method, support: SupportSet, config: TrainConfig) -> Iterator[TrainStep]:
+    """Trains what requires a gradient in `method`, yielding after every update.
+
+    Stopping early is leaving the loop. What looks at the method in between must leave its mode and
+    its random state as they are, as `evaluate` does.
+
+    Raises:
+        UsageError: when the method has nothing to train or the budget is not given.
+        FloatingPointError: when a loss is not finite.
+    """
+    parameters = [p for p in method.parameters() if p.requires_grad]
+    if not parameters:
+        raise UsageError(f"{type(method).__name__} has nothing to train.")
+    total = total_iterations(config, len(support))
+    per_epoch = updates_per_epoch(config, len(support))
+    optimizer = _optimizer(parameters, config)
+    device = method.backbone.device
+    scaler = torch.amp.GradScaler(device.type, enabled=config.precision == "fp16")
+    autocast = _autocast(device, config.precision)
+    batches = method.batches(support, config.batch_size, config.drop_last)
+    size = micro_batch(method, config)
+    method.train()
+    iteration = 0
+    with execution(method, config):
+        while iteration < total:
+            inputs, labels = next(batches)
+            # Asynchronous where the loader has pinned the batch.
+            inputs, labels = (x.to(device, non_blocking=True) for x in (inputs, labels))
+            lr = learning_rate(config, iteration, total, per_epoch)
+            for group in optimizer.param_groups:
+                group["lr"] = lr
+            optimizer.zero_grad(set_to_none=True)
+            measured = torch.zeros(2, device=device)
+            for part, answers in zip(inputs.split(size), labels.split(size), strict=True):
+                share = len(answers) / len(labels)
+                with autocast:
+                    output = method.loss(part, answers, support.classnames)
+                scaler.scale(output.loss if share == 1 else output.loss * share).backward()
+                measured += share * _measure(output.loss, output.logits, answers)
+            if iteration == 0:
+                _check_gradients(method)
+            scale = scaler.get_scale()
+            scaler.step(optimizer)
+            scaler.update()
+            # With fp16 an overflow skips the update: neither counted nor scheduled (its code).
+            if scaler.get_scale() < scale:
+                _check_scale(scaler.get_scale())
+                continue
+            iteration += 1
+            yield _report(measured, iteration, total, lr)
+
+
+def updates_per_epoch(config: TrainConfig, images: int) -> int:
+    """Updates in one pass over `images` images, never less than one."""
+    full, rest = divmod(images, config.batch_size)
+    return max(1, full if config.drop_last else full + (rest > 0))
+
+
+def total_iterations(config: TrainConfig, images: int) -> int:
+    """The updates that a config asks for.
+
+    Raises:
+        UsageError: when it gives neither or both of iterations and epochs.
+    """
+    if (config.iterations is None) == (config.epochs is None):
+        raise UsageError("Give the budget as iterations or as epochs.")
+    if config.iterations is not None:
+        return config.iterations
+    assert config.epochs is not None
+    return config.epochs * updates_per_epoch(config, images)
+
+
+def learning_rate(config: TrainConfig, iteration: int, total: int, per_epoch: int) -> float:
+    """The learning rate of update number `iteration`, counted from 0.
+
+    "cosine" is 2SFS's: one half wave over all updates, down to `lr_min`. "cosine_per_epoch" is
+    Dassl's: constant within an epoch, and after the warm-up epochs the wave starts from its top
+    but still spans all epochs, so that it never quite reaches its end (methods 2.3).
+    """
+    if config.schedule == "constant":
+        return config.lr
+    if config.schedule == "cosine":
+        phase = iteration / max(1, total)
+    else:
+        epoch = iteration // per_epoch
+        if epoch < config.warmup_epochs:
+            return config.warmup_lr
+        phase = (epoch - config.warmup_epochs) / max(1, math.ceil(total / per_epoch))
+    return config.lr_min + (config.lr - config.lr_min) * (1 + math.cos(math.pi * phase)) / 2
+
+
+def _optimizer(parameters: list[nn.Parameter], config: TrainConfig) -> torch.optim.Optimizer:
+    if config.optimizer == "sgd":
+        return torch.optim.SGD(
+            parameters, config.lr, config.momentum, weight_decay=config.weight_decay
+        )
+    kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
+    return kind(parameters, config.lr, eps=config.eps, weight_decay=config.weight_decay)
+
+
+def _autocast(device: torch.device, precision: str) -> torch.autocast:
+    dtype = torch.float16 if precision == "fp16" else torch.bfloat16
+    return torch.autocast(device.type, dtype=dtype, enabled=precision != "fp32")
+
+
+def _check_gradients(method: Method) -> None:
+    """Every tensor that claims to train must have got a gradient, or it silently stays as it is."""
+    missing = [n for n, p in method.named_parameters() if p.requires_grad and p.grad is None]
+    assert not missing, f"no gradient reached {', '.join(missing)}"
+
+
+def _check_scale(scale: float) -> None:
+    """An overflow now and then is how fp16 is meant to be; one at every scale is no overflow."""
+    if scale < 2**-14:
+        raise FloatingPointError("The loss is not finite at any scale in fp16: use bf16 or fp32.")
+
+
+def _measure(loss: Tensor, logits: Tensor, labels: Tensor) -> Tensor:
+    """Loss and accuracy (percent) of a batch, left on the device."""
+    correct = (logits.detach().argmax(dim=-1) == labels).float().mean()
+    return torch.stack([loss.detach().float(), 100 * correct])
+
+
+def _report(measured: Tensor, iteration: int, total: int, lr: float) -> TrainStep:
+    # One transfer for both numbers: on an accelerator each is a wait for the step to end.
+    loss, accuracy = measured.tolist()
+    if not math.isfinite(loss):
+        raise FloatingPointError(
+            f"The loss is {loss} at iteration {iteration}: lower the learning rate, or use fp32."
+        )
+    return TrainStep(iteration, total, loss, accuracy, lr)

@@ -1,0 +1,104 @@
+"""Folders in, backbones out: layouts of weights, tokenizers, and what is refused how."""
+
+import time
+
+import pytest
+import torch
+from conftest import tiny_clip
+from small_tokenizer import small_tokenizer
+from transformers import BertConfig, CLIPModel
+from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
+
+from shotfit.backbone import Backbone
+from shotfit.errors import DataError, UsageError
+
+TEXTS = ["a photo of a cat.", "cat cat cat", "a"]
+
+
+def save(folder, *, eos=None, dtype=None, shard="5GB"):
+    model, tokenizer = tiny_clip(), small_tokenizer()
+    model.config.text_config.eos_token_id = eos or tokenizer.eos_token_id
+    model.config.text_config.bos_token_id = tokenizer.bos_token_id
+    (model.to(dtype) if dtype else model).save_pretrained(folder, max_shard_size=shard)
+    tokenizer.save_pretrained(folder)
+    processor = CLIPImageProcessorPil(size={"shortest_edge": 32}, crop_size=32)
+    processor.save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize("eos", [None, 2])
+@torch.no_grad()
+def test_texts_end_where_transformers_reads_them(tmp_path, eos):
+    save(tmp_path, eos=eos)
+    backbone = Backbone.from_pretrained(str(tmp_path))
+    tokenizer = small_tokenizer()
+    tokens = backbone.tokenize(TEXTS)
+    assert all(row[0] == tokenizer.bos_token_id for row in tokens)
+    assert all(row[-1] == tokenizer.eos_token_id for row in tokens)
+    inputs = tokenizer(TEXTS, padding="max_length", return_tensors="pt")
+    model = CLIPModel.from_pretrained(tmp_path).eval()
+    assert (model.config.text_config.eos_token_id == 2) == (eos == 2)
+    expected = model.get_text_features(**inputs).pooler_output
+    assert torch.allclose(backbone.encode_text(TEXTS), expected, atol=1e-5)
+    with pytest.raises(DataError, match="reads 77"):
+        backbone.encode_text(["x " * 80])
+
+
+def test_shards_and_half_precision_load_as_float32(tmp_path):
+    save(tmp_path, dtype=torch.float16, shard="100KB")
+    assert len(list(tmp_path.glob("*.safetensors"))) > 1
+    backbone = Backbone.from_pretrained(str(tmp_path))
+    assert {p.dtype for p in backbone.parameters()} == {torch.float32}
+    expected = tiny_clip().text_projection.weight.half().float()
+    assert torch.equal(backbone.text.projection.weight, expected)
+
+
+def test_what_cannot_be_read_is_said(tmp_path):
+    def broken(name, change):
+        folder = save(tmp_path / name)
+        change(folder)
+        with pytest.raises(DataError) as caught:
+            Backbone.from_pretrained(str(folder))
+        return str(caught.value)
+
+    def pickled(folder):
+        (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+
+    def truncated(folder):
+        path = folder / "model.safetensors"
+        path.write_bytes(path.read_bytes()[:5000])
+
+    def without_tokenizer(folder):
+        for path in [*folder.glob("tokenizer*"), *folder.glob("vocab*"), *folder.glob("merges*")]:
+            path.unlink()
+
+    assert "safetensors" in broken("pickled", pickled)
+    assert "truncated" in broken("truncated", truncated)
+    assert "tokenizer" in broken("no-tokenizer", without_tokenizer)
+    assert "config" in broken("bad", lambda f: (f / "config.json").write_text("{"))
+
+
+def test_another_model_type_is_a_usage_error(tmp_path):
+    folder = save(tmp_path)
+    BertConfig(num_hidden_layers=1).save_pretrained(folder)
+    with pytest.raises(UsageError, match="bert"):
+        Backbone.from_pretrained(str(folder))
+
+
+def test_a_model_loads_without_a_word(tmp_path, capfd):
+    save(tmp_path)
+    capfd.readouterr()
+    Backbone.from_pretrained(str(tmp_path))
+    assert capfd.readouterr() == ("", "")
+
+
+def test_an_unreachable_hub_is_said_at_once(tmp_path, monkeypatch):
+    from huggingface_hub import constants
+
+    # A port where nobody listens.
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    start = time.monotonic()
+    with pytest.raises(DataError, match="cannot be reached"):
+        Backbone.from_pretrained("someone/no-such-model")
+    assert time.monotonic() - start < 2

@@ -1,0 +1,51 @@
+"""docs/papers.md is what the docstrings and the paper say."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+from shotfit.methods import list_methods
+from shotfit.recipe import FORMS
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def tool():
+    path = REPOSITORY / "tools" / "make_papers_page.py"
+    spec = importlib.util.spec_from_file_location("make_papers_page", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_committed_page_is_up_to_date(tool):
+    page = (REPOSITORY / "docs" / "papers.md").read_text(encoding="utf-8")
+    message = "run python tools/make_papers_page.py"
+    assert page == tool.page(), message
+
+
+def test_numbers_stand_beside_the_docstring(tool):
+    text = tool.method_section("layernorm")
+    assert "2SFS (LayerNorm), printed: base / novel / HM 85.55 / 75.48 / 80.20." in text
+
+
+def test_every_word_for_a_method_is_on_the_page(tool):
+    for name in (*list_methods(), *FORMS, "linear"):
+        assert f"`{name}`" in tool.page(), name
+
+
+def test_a_method_says_its_families(tool):
+    for name in ("layernorm", "linear"):
+        assert "- **Families.** clip, siglip.\n" in tool.method_section(name)
+
+
+def test_docstrings_are_taken_apart(tool):
+    title, parts = tool.parse_docstring(
+        "A thing.\n\nPaper: X et al.,\nICML.\n\nMore.\n\nEquation: a_b `c_d` e*f.\n"
+    )
+    assert title == "A thing."
+    assert parts == {"Paper": "X et al., ICML.", "Equation": r"a\_b `c_d` e\*f."}

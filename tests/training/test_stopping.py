@@ -1,0 +1,315 @@
+"""`first_fraction="auto"`: rules see the support set alone, disturb nothing, and decide well."""
+
+import dataclasses
+import importlib.util
+import inspect
+import math
+import random
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import make_backbone, make_support, shapes_dataset
+
+from shotfit import recipe as recipe_module
+from shotfit.config import from_dict, to_dict
+from shotfit.data.dataset import make_task
+from shotfit.data.sources.demo import list_tasks
+from shotfit.data.sources.demo import load as load_embedded
+from shotfit.errors import UsageError
+from shotfit.methods import get_method
+from shotfit.methods.published import TaskFacts, TrainConfig
+from shotfit.recipe import Recipe, Stage, adapt, one_stage, plan, two_stage
+from shotfit.training.loop import TrainStep, train
+from shotfit.training.stopping import (
+    MAX_FRACTION,
+    MIN_FRACTION,
+    FirstStage,
+    GradientEvidence,
+    LeaveClassesOut,
+    TextDrift,
+    TrainingFit,
+    subset,
+)
+from shotfit.vocabulary import VOCABULARY
+
+RULES = [LeaveClassesOut, GradientEvidence, TextDrift, TrainingFit]
+FACTS = TaskFacts("shapes", "base_to_novel", shots=4, classes=4, images=16)
+
+
+@pytest.fixture(scope="module")
+def task():
+    return make_task(shapes_dataset(8), "base_to_novel", shots=4, seed=1)
+
+
+def first_stage(task, iterations=16, **changes):
+    training = TrainConfig(iterations=iterations, batch_size=8, **changes)
+    config = get_method("layernorm").Config()
+    return FirstStage("layernorm", config, training, make_backbone(), make_support(task))
+
+
+def fitted(task, recipe, steps=None):
+    def observe(method, stage, step):
+        if steps is not None:
+            steps.append((stage, step.iteration, step.total, step.loss))
+
+    method = adapt(
+        make_backbone(),
+        make_support(task),
+        recipe,
+        FACTS,
+        generator=torch.Generator().manual_seed(1),
+        observe=observe,
+    )
+    return method.state_dict()
+
+
+def equal(one, other):
+    return set(one) == set(other) and all(torch.equal(one[key], other[key]) for key in one)
+
+
+def test_auto_is_a_value_of_the_fraction():
+    recipe = two_stage(iters_per_shot=5, first_fraction="auto")
+    assert from_dict(Recipe, to_dict(recipe)) == recipe
+    assert from_dict(Recipe, {**to_dict(recipe), "first_fraction": "0.4"}).first_fraction == 0.4
+    with pytest.raises(UsageError, match="first_fraction"):
+        from_dict(Recipe, {**to_dict(recipe), "first_fraction": "automatic"})
+    stages = plan(recipe, FACTS)
+    assert [training.iterations for _, _, (training,) in stages] == [16, 4]
+
+
+def test_auto_equals_the_fraction_that_was_chosen(task, monkeypatch):
+    """A rule that decides beforehand gives exactly what that fraction would have given."""
+    chosen = []
+
+    class Spy(LeaveClassesOut):
+        def fraction(self, stage):
+            chosen.append(super().fraction(stage))
+            return chosen[-1]
+
+    monkeypatch.setattr(recipe_module, "AUTO", Spy)
+    automatic = fitted(task, two_stage(iters_per_shot=5, first_fraction="auto"))
+    assert MIN_FRACTION <= chosen[0] <= MAX_FRACTION
+    assert equal(automatic, fitted(task, two_stage(iters_per_shot=5, first_fraction=chosen[0])))
+
+
+@pytest.mark.parametrize("stop_at", [1, 7, 16])
+def test_a_rule_may_stop_the_run_and_the_second_stage_gets_the_rest(task, monkeypatch, stop_at):
+    class StopAt:
+        def fraction(self, stage):
+            return MAX_FRACTION
+
+        def stop(self, method, step):
+            return step.iteration == stop_at
+
+    monkeypatch.setattr(recipe_module, "AUTO", StopAt)
+    steps = []
+    fitted(task, two_stage(iters_per_shot=5, first_fraction="auto"), steps)
+    assert [step[0] for step in steps] == [0] * stop_at + [1] * (20 - stop_at)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_rules_leave_the_run_alone(task, rule):
+    """Deciding before and watching during the run change neither its losses nor its state."""
+    runs = []
+    for watched in (False, True):
+        stage = first_stage(task)
+        decides = rule()
+        if watched:
+            state, python_state = torch.get_rng_state(), random.getstate()
+            before = {key: value.clone() for key, value in stage.backbone.state_dict().items()}
+            stream = stage.support.stream.getstate()
+            decides.fraction(stage)
+            assert equal(before, stage.backbone.state_dict())
+            assert stage.support.stream.getstate() == stream
+            assert torch.equal(state, torch.get_rng_state())
+            assert random.getstate() == python_state
+            assert all(not p.requires_grad for p in stage.backbone.parameters())
+        method = get_method("layernorm")(stage.backbone, stage.config)
+        method.setup(stage.support)
+        losses = []
+        for step in train(method, stage.support, stage.training):
+            losses.append(step.loss)
+            if watched:
+                decides.stop(method, step)
+                assert method.training
+        runs.append((losses, method.state_dict()))
+    assert runs[0][0] == runs[1][0]
+    assert equal(runs[0][1], runs[1][1])
+
+
+def test_no_rule_is_given_what_it_must_not_see(task):
+    """The stage holds the base classes' support images and nothing of validation or test."""
+    stage = first_stage(task)
+    fields = {field.name for field in dataclasses.fields(stage)}
+    assert fields == {"method", "config", "training", "backbone", "support"}
+    assert stage.support.split is task.support
+    for rule in RULES:
+        assert list(inspect.signature(rule.fraction).parameters) == ["self", "stage"]
+        assert list(inspect.signature(rule.stop).parameters) == ["self", "method", "step"]
+
+
+def test_leave_classes_out_is_deterministic_and_bounded(task):
+    rules = [LeaveClassesOut(checks=4) for _ in range(2)]
+    fractions = [rule.fraction(first_stage(task)) for rule in rules]
+    assert fractions[0] == fractions[1]
+    assert rules[0].curve == rules[1].curve
+    assert [round(fraction, 3) for fraction, _ in rules[0].curve] == [0, 0.2, 0.4, 0.6, 0.8]
+
+
+def test_leave_classes_out_takes_the_maximum(task, monkeypatch):
+    curve = iter([0.30, 0.50, 0.62, 0.64, 0.63, 0.55, 0.50, 0.40, 0.30])
+    monkeypatch.setattr("shotfit.training.stopping._right", lambda *_: next(curve))
+    rule = LeaveClassesOut(checks=8)
+    assert rule.fraction(first_stage(task)) == pytest.approx(0.3)
+
+
+def test_leave_classes_out_needs_classes_to_spare():
+    small = make_task(shapes_dataset(6), "base_to_novel", shots=4, seed=1)
+    with pytest.raises(UsageError, match="at least four"):
+        LeaveClassesOut().fraction(first_stage(small))
+
+
+def test_subset_keeps_names_with_their_images(task):
+    half = subset(task.support, [2, 0])
+    names = task.support.classnames
+    assert half.classnames == (names[2], names[0])
+    for example in half.examples:
+        assert half.classnames[example.label] in example.key
+
+
+def step(iteration, accuracy=50.0, total=80):
+    return TrainStep(iteration, total, 1.0, accuracy, 1e-3)
+
+
+def gradients(method, mean, noise, stream):
+    for parameter in method.parameters():
+        if parameter.requires_grad:
+            parameter.grad = mean + noise * torch.randn(parameter.shape, generator=stream)
+
+
+@pytest.mark.parametrize(("mean", "stops"), [(0.0, False), (1.0, True)])
+def test_evidence_tells_signal_from_noise(task, mean, stops):
+    """Gradients with a mean of a noise's size are informative; with none, the value is near 0."""
+    method = get_method("layernorm")(make_backbone())
+    rule, stream = GradientEvidence(every=40), torch.Generator().manual_seed(0)
+    for iteration in range(1, 41):
+        gradients(method, mean, 1.0, stream)
+        rule.stop(method, step(iteration))
+    ((_, value),) = rule.history
+    if stops:
+        assert value < -20
+    else:
+        assert abs(value) < 0.15
+
+
+def test_evidence_has_no_value_from_constant_gradients(task):
+    method = get_method("layernorm")(make_backbone())
+    rule = GradientEvidence(every=3)
+    for iteration in range(1, 4):
+        gradients(method, 0.0, 0.0, torch.Generator())
+        rule.stop(method, step(iteration))
+    assert math.isfinite(rule.history[0][1])
+
+
+def test_drift_is_zero_at_zero_shot_and_grows(task):
+    stage = first_stage(task)
+    rule = TextDrift(every=1)
+    rule.fraction(stage)
+    method = get_method("layernorm")(stage.backbone, stage.config)
+    assert rule.measure(method, step(1)) == pytest.approx(0, abs=1e-5)
+    drifts = []
+    for scale in (0.05, 0.2):
+        with torch.no_grad():
+            for block in stage.backbone.text.blocks:
+                noise = torch.randn(48, generator=torch.Generator().manual_seed(1))
+                block.norm1.weight += scale * noise
+        drifts.append(rule.measure(method, step(1)))
+    assert 0 < drifts[0] < drifts[1]
+
+
+def test_signals_stop_past_their_threshold_but_not_too_early(task):
+    rule = TrainingFit(threshold=90, every=2)
+    rule.fraction(first_stage(task))
+    stops = [rule.stop(None, step(i, accuracy=95.0)) for i in range(1, 15)]
+    # A tenth of the budget is an eighth of the longest first stage: iteration 10 of 80.
+    assert stops.index(True) + 1 == 10
+    assert not any(rule.stop(None, step(i, accuracy=85.0)) for i in range(20, 30))
+
+
+def test_what_auto_cannot_share_is_refused(task):
+    with pytest.raises(UsageError, match="between two stages"):
+        fitted(task, one_stage("layernorm", first_fraction="auto"))
+    with pytest.raises(UsageError, match="between 0 and 1"):
+        fitted(task, two_stage(first_fraction=1.5))
+
+
+def test_auto_works_through_a_run(task):
+    recipe = Recipe((Stage("layernorm"), Stage("linear")), iters_per_shot=5, first_fraction="auto")
+    steps = []
+    fitted(task, recipe, steps)
+    assert len(steps) == 20
+
+
+# The policies of the study, on records whose answer is known.
+
+
+@pytest.fixture(scope="module")
+def policies():
+    path = Path(__file__).parents[2] / "benchmarks" / "stopping_policies.py"
+    spec = importlib.util.spec_from_file_location("stopping_policies", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def record(task, peak, seed=1):
+    """A cell whose harmonic mean peaks at `peak`, with a drift that equals the fraction."""
+    tenths = [i / 10 for i in range(1, 9)]
+    places = [
+        {"fraction": f, "base": 50.0, "novel": 50.0, "harmonic_mean": 60 - 20 * abs(f - peak)}
+        for f in tenths
+    ]
+    ramp = [[10 * i, i / 20] for i in range(1, 17)]
+    signals = {"drift": ramp, "fit": ramp, "evidence": ramp}
+    return {
+        "task": task,
+        "method": "layernorm",
+        "seed": seed,
+        "options": {"iters_per_shot": 50, "shots": 4},
+        "places": places,
+        "signals": signals,
+        "leave_classes_out": [[f, -abs(f - peak)] for f in (0.0, *tenths)],
+        "published_alpha_own_cosine": None,
+        "seconds": dict.fromkeys(("first_stage", "leave_classes_out", *signals), 1.0),
+    }
+
+
+def test_policies_find_known_places(policies):
+    records = [record(task, 0.3, seed) for task in "abc" for seed in (1, 2)]
+    chosen = {name: policy(records[0]) for name, policy in policies.policies(records).items()}
+    assert chosen["published alpha"] == 0.6
+    assert chosen["best alpha in hindsight"] == chosen["leave classes out"] == 0.3
+    assert chosen["text drift"] == pytest.approx(0.3, abs=0.05)
+    assert "| leave classes out | 0.30 | 50.00 | 50.00 | 60.00 | +6.00 ± 0.00 |" in (
+        policies.table(records)
+    )
+
+
+def test_no_task_decides_its_own_threshold(policies):
+    """A task that wants to stop early is given what the others want."""
+    records = [record("early", 0.1), *(record(task, 0.7) for task in "abc")]
+    rule = policies.calibrated(records, "drift")
+    assert rule(records[0]) == pytest.approx(0.7, abs=0.051)
+
+
+def test_intervals_take_tasks_as_units(policies):
+    mean, half = policies.interval({"a": [1.0, 1.0, 1.0], "b": [3.0]})
+    assert mean == 2
+    assert half == pytest.approx(12.71 * 1.0)
+
+
+def test_vocabulary_names_no_class_of_the_suite():
+    assert len(set(VOCABULARY)) == len(VOCABULARY) > 100
+    names = {name for task in list_tasks() for name in load_embedded(task).classnames}
+    assert not names & set(VOCABULARY)

@@ -4,9 +4,9 @@ Score of an image x for a class c: s cos(V(x), T(prompt(c))), with the frozen lo
 (Radford et al., ICML 2021, section 3.1.2). A method overrides only what its paper changes.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +16,7 @@ from shotfit.backbone import Backbone
 from shotfit.data.dataset import TEMPLATE
 from shotfit.data.loading import Batch, SupportSet
 from shotfit.errors import UsageError
+from shotfit.layers.ensembles import mean_embeddings
 from shotfit.methods.published import TaskFacts, TrainConfig
 
 
@@ -39,6 +40,9 @@ class StepOutput:
 
     loss: Tensor
     logits: Tensor
+
+
+SelectsOn = Literal["nothing", "shots", "validation shots", "whole validation"]
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,9 @@ class Method(nn.Module):
     scales_with_loss: ClassVar[bool] = True
     # The prompt is the task's template; methods that learn it start from a phrase of their own.
     uses_template: ClassVar[bool] = True
+    # The images on which a number is chosen that training does not decide: an epoch, a weight. Of
+    # an instance, after `finish`: what it was chosen on, which may be less.
+    selects_on: SelectsOn = "nothing"
     # Passes of the image tower that an image takes.
     image_passes: int = 1
     # Bounds of the training crop's share of the image's area.
@@ -161,6 +168,14 @@ class Method(nn.Module):
         """The text that stands for a class. Underscores are spaces to every method but TaskRes."""
         return self.template.format(name.replace("_", " "))
 
+    def prompt_ensemble(self, names: Sequence[str], templates: Sequence[str]) -> Tensor:
+        """Class embeddings (names, dim) of unit norm: the mean direction of a name in `templates`,
+        the task's own if there are none (Radford et al., ICML 2021, section 3.1.4)."""
+        plain = [name.replace("_", " ") for name in names]
+        chosen = templates or (self.template,)
+        embeds = mean_embeddings(self.backbone.encode_text, plain, chosen, unit=True)
+        return F.normalize(embeds, dim=-1)
+
     def score(self, image_embeds: Tensor, class_embeds: Tensor) -> Tensor:
         """Scaled cosine of unit-norm embeddings: (batch, dim), (classes, dim) to logits."""
         return self.scaled(image_embeds @ class_embeds.T)
@@ -202,6 +217,39 @@ class Method(nn.Module):
                 f"was not trained on: {', '.join(map(repr, unseen[:5]))}."
             )
         return torch.tensor(rows, device=self.backbone.device)
+
+    def rows_or(
+        self, names: Sequence[str], learned: Tensor, embed: Callable[[Sequence[str]], Tensor]
+    ) -> Tensor:
+        """A row (...) for each name, in the order asked: that of `learned` (classes, ...) for a
+        trained name, and what `embed` makes of the other names."""
+        rows = self.trained_rows(names)
+        if rows == tuple(range(len(learned))):
+            return learned
+        novel = [name for name, row in zip(names, rows, strict=True) if row < 0]
+        both = torch.cat([learned, embed(novel).to(learned.dtype)]) if novel else learned
+        following = iter(range(len(learned), len(both)))
+        chosen = [row if row >= 0 else next(following) for row in rows]
+        return both[torch.tensor(chosen, device=both.device)]
+
+    @torch.no_grad()
+    def encode_pass(
+        self, batches: Iterable[Batch], encode: Callable[[Tensor], Tensor] | None = None
+    ) -> Tensor:
+        """Features (images, dim) of one pass over images, by `encode_images` unless told."""
+        encode = encode or self.encode_images
+        return torch.cat([encode(pixels.to(self.backbone.device)) for pixels, _ in batches])
+
+    def encode_views(
+        self,
+        support: SupportSet,
+        views: int,
+        encode: Callable[[Tensor], Tensor] | None = None,
+    ) -> Tensor:
+        """Features (views, images, dim) of a support set augmented so many times, for whatever
+        trains behind a frozen encoder: that sees each view but once."""
+        passes = (support.augmented_once(crop_scale=self.crops) for _ in range(views))
+        return torch.stack([self.encode_pass(batches, encode) for batches in passes])
 
     def learned_names(self) -> list[str]:
         """Names of the tensors that make this instance more than its backbone, in order."""

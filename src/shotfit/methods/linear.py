@@ -60,6 +60,8 @@ class LinearClassifier(Method):
         self._inner_learned = [f"inner.{name}" for name in inner.learned_names()]
         self.inner = inner.requires_grad_(False)
         self._features: Tensor | None = None
+        # The rows are those of the last update.
+        self.selects_on = inner.selects_on
 
     @property
     def backbone(self):  # type: ignore[override]
@@ -74,8 +76,7 @@ class LinearClassifier(Method):
         rows = self.inner.encode_classes(support.classnames).weight.detach().float().clone()
         self.weight = nn.Parameter(rows)
         if self.config.views is not None:
-            passes = [self._encode_pass(support) for _ in range(self.config.views)]
-            self._features = torch.stack(passes)
+            self._features = self.encode_views(support, self.config.views)
 
     def finish(self, support: SupportSet, validation: SupportSet | None) -> None:
         """Lets go of the views, which only training reads."""
@@ -95,16 +96,12 @@ class LinearClassifier(Method):
 
     def encode_classes(self, names: Sequence[str]) -> ClassEmbeddings:
         """Rows for trained names, the wrapped method's embeddings for the others (section 4.3)."""
-        rows = self.trained_rows(names)
         weight = F.normalize(self.weight, dim=-1)
-        if rows == tuple(range(len(self.weight))):
-            return ClassEmbeddings(tuple(names), weight, rows)
-        novel = [name for name, row in zip(names, rows, strict=True) if row < 0]
-        embeds = torch.cat([weight, self.inner.encode_classes(novel).weight.to(weight.dtype)])
-        following = iter(range(len(weight), len(embeds)))
-        chosen = [row if row >= 0 else next(following) for row in rows]
-        picked = embeds[torch.tensor(chosen, device=embeds.device)]
-        return ClassEmbeddings(tuple(names), picked, rows)
+
+        def inner(novel: Sequence[str]) -> Tensor:
+            return self.inner.encode_classes(novel).weight
+
+        return self.class_embeddings(names, self.rows_or(names, weight, inner))
 
     def loss(self, inputs: Tensor, labels: Tensor, names: Sequence[str]) -> StepOutput:
         """Cross-entropy of the rows; `inputs` are pixels, or features when views are cached."""
@@ -152,8 +149,3 @@ class LinearClassifier(Method):
         self.inner.restore(inside, ())
         self.weight = nn.Parameter(state["weight"].to(self.backbone.device), requires_grad=False)
         self.trained_names = tuple(trained_names)
-
-    def _encode_pass(self, support: SupportSet) -> Tensor:
-        device = self.backbone.device
-        batches = support.augmented_once(crop_scale=self.crops)
-        return torch.cat([self.encode_images(pixels.to(device)) for pixels, _ in batches])

@@ -29,12 +29,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from shotfit.config import Count
-from shotfit.data.benchmark.prompts import specific_templates
 from shotfit.data.loading import SupportSet
 from shotfit.data.template import Template
-from shotfit.layers.ensembles import IMAGENET_TEMPLATES, mean_embeddings
 from shotfit.methods.base import ClassEmbeddings, Method
-from shotfit.methods.published import TaskFacts
+from shotfit.methods.published import TaskFacts, published_templates
 
 _MOMENTUM = 0.9
 _ALPHA_EVERY = 10
@@ -61,6 +59,7 @@ class LPPlusPlus(Method):
     starts_at_zero_shot = False
     open_vocabulary = False
     first_stage = False
+    selects_on = "validation shots"
     crop_scale = (0.5, 1.0)
 
     @torch.no_grad()
@@ -68,36 +67,29 @@ class LPPlusPlus(Method):
         """Encodes each image once, augmented, and sets the start that the data gives."""
         device = self.backbone.device
         self.trained_names = tuple(support.classnames)
-        self._features = torch.cat(
-            [
-                self.encode_images(pixels.to(device))
-                for pixels, _ in support.augmented_once(crop_scale=self.crops)
-            ]
-        )
+        self._features = self.encode_pass(support.augmented_once(crop_scale=self.crops))
         one_hot = F.one_hot(support.labels.to(device), len(self.trained_names))
         self._targets = one_hot.to(self._features.dtype)
-        templates = self.config.templates or (self.template,)
-        names = [name.replace("_", " ") for name in self.trained_names]
-        embeds = mean_embeddings(self.backbone.encode_text, names, templates, unit=True)
-        self.class_weight = nn.Buffer(F.normalize(embeds, dim=-1))
+        text = self.prompt_ensemble(self.trained_names, self.config.templates)
+        self.class_weight = nn.Buffer(text)
         counts = self._targets.sum(dim=0)
         similar = (self._targets * (self._features @ self.class_weight.T)).sum(dim=0) / counts
         start = self.config.init_alpha * similar.mean()
         bound = 1 / math.sqrt(self.backbone.dim)
-        bias = torch.empty(len(names)).uniform_(-bound, bound, generator=self.generator)
+        bias = torch.empty(len(counts)).uniform_(-bound, bound, generator=self.generator)
         self.weight = nn.Parameter(self._targets.T @ self._features)
         self.bias = nn.Parameter(bias.to(device))
-        self.alpha = nn.Parameter(start.expand(len(names)).clone())
+        self.alpha = nn.Parameter(start.expand(len(counts)).clone())
 
     @torch.no_grad()
     def finish(self, support: SupportSet, validation: SupportSet | None) -> None:
         """Solves; keeps the epoch with the best validation accuracy, of equals the last."""
         held_out = None
+        self.selects_on = "nothing"
         if validation is not None and len(validation):
-            device = self.backbone.device
-            batches = [(self.encode_images(x.to(device)), y) for x, y in validation.plain()]
-            labels = torch.cat([y for _, y in batches]).to(device)
-            held_out = torch.cat([x for x, _ in batches])
+            self.selects_on = "validation shots"
+            held_out = self.encode_pass(validation.plain())
+            labels = validation.labels.to(held_out.device)
         best, chosen = -1, None
         for solution in self._descend():
             if held_out is None:
@@ -127,9 +119,7 @@ class LPPlusPlus(Method):
     @classmethod
     def published_config(cls, facts: TaskFacts) -> LPPlusPlusConfig:
         """Seven templates on ImageNet, CoOp's on other benchmarks."""
-        imagenet = facts.benchmark == "imagenet"
-        templates = IMAGENET_TEMPLATES if imagenet else specific_templates(facts.dataset)
-        return LPPlusPlusConfig(templates=templates)
+        return LPPlusPlusConfig(templates=published_templates(facts))
 
     def _descend(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """(w, b, alpha) after every epoch."""

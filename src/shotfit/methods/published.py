@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from shotfit.config import Count, NotNegative, NotNegativeInt
-from shotfit.data.benchmark.prompts import benchmark_key
-from shotfit.data.dataset import Setting
+from shotfit.data.benchmark.prompts import benchmark_key, specific_templates
+from shotfit.data.dataset import TEMPLATE, Setting
+from shotfit.layers.ensembles import IMAGENET_TEMPLATES
 
 
 @dataclass(frozen=True)
@@ -79,3 +80,14 @@ def coop_epochs(facts: TaskFacts) -> int:
     if facts.benchmark == "imagenet" or facts.shots < 2:
         return 50
     return 100 if facts.shots <= 4 else 200
+
+
+def published_templates(facts: TaskFacts, *, generic: bool = False) -> tuple[str, ...]:
+    """What probes on features prompt with: seven templates on ImageNet, CoOp's own one on each of
+    the other benchmarks, none for other data (Tip-Adapter's tables, which the others follow).
+
+    With `generic`, ImageNet's are joined by "a photo of a {}." (TaskRes, CLAP).
+    """
+    if facts.benchmark != "imagenet":
+        return specific_templates(facts.dataset)
+    return (*IMAGENET_TEMPLATES, TEMPLATE) if generic else IMAGENET_TEMPLATES

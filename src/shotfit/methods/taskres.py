@@ -24,13 +24,11 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from shotfit.data.benchmark.prompts import specific_templates
-from shotfit.data.dataset import TEMPLATE
 from shotfit.data.loading import SupportSet
 from shotfit.data.template import Template
-from shotfit.layers.ensembles import IMAGENET_TEMPLATES, mean_embeddings
+from shotfit.layers.ensembles import mean_embeddings
 from shotfit.methods.base import ClassEmbeddings, Method
-from shotfit.methods.published import TaskFacts, TrainConfig, dassl
+from shotfit.methods.published import TaskFacts, TrainConfig, dassl, published_templates
 
 
 @dataclass(frozen=True)
@@ -72,13 +70,8 @@ class TaskRes(Method):
     @classmethod
     def published_config(cls, facts: TaskFacts) -> TaskResConfig:
         """a = 1 on Oxford Flowers; eight templates on ImageNet, CoOp's on other benchmarks."""
-        templates = specific_templates(facts.dataset)
-        if facts.benchmark == "imagenet":
-            templates = (*IMAGENET_TEMPLATES, TEMPLATE)
-        return TaskResConfig(
-            alpha=1.0 if facts.benchmark == "oxford_flowers" else 0.5,
-            templates=templates,
-        )
+        alpha = 1.0 if facts.benchmark == "oxford_flowers" else 0.5
+        return TaskResConfig(alpha, published_templates(facts, generic=True))
 
     @classmethod
     def published_training(cls, facts: TaskFacts) -> tuple[TrainConfig, ...]:

@@ -27,12 +27,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from shotfit.config import Count, Positive
-from shotfit.data.benchmark.prompts import specific_templates
 from shotfit.data.loading import SupportSet
 from shotfit.data.template import Template
-from shotfit.layers.ensembles import IMAGENET_TEMPLATES, mean_embeddings
 from shotfit.methods.base import ClassEmbeddings, Method
-from shotfit.methods.published import TaskFacts, TrainConfig
+from shotfit.methods.published import TaskFacts, TrainConfig, published_templates
 
 # Initial alpha, then the bounds of the search for beta and alpha (the official configs).
 _PUBLISHED = {
@@ -79,6 +77,7 @@ class TipAdapter(Method):
     starts_at_zero_shot = False
     open_vocabulary = False
     first_stage = False
+    selects_on = "validation shots"
     crop_scale = (0.5, 1.0)
 
     def __init__(self, *args, **options) -> None:
@@ -92,22 +91,12 @@ class TipAdapter(Method):
         """Fills the cache: mean features of augmented views, and labels."""
         device = self.backbone.device
         self.trained_names = tuple(support.classnames)
-        views = [
-            torch.cat(
-                [
-                    self.backbone.encode_image(pixels.to(device))
-                    for pixels, _ in support.augmented_once(crop_scale=self.crops)
-                ]
-            )
-            for _ in range(self.config.passes)
-        ]
-        keys = F.normalize(torch.stack(views).mean(dim=0), dim=-1)
+        views = self.encode_views(support, self.config.passes, self.backbone.encode_image)
+        keys = F.normalize(views.mean(dim=0), dim=-1)
         self.cache_keys = nn.Parameter(keys) if self.config.finetune else nn.Buffer(keys)
         self.cache_labels = nn.Buffer(support.labels.to(device))
-        templates = self.config.templates or (self.template,)
-        names = [name.replace("_", " ") for name in self.trained_names]
-        embeds = mean_embeddings(self.backbone.encode_text, names, templates, unit=True)
-        self.class_weight = nn.Buffer(F.normalize(embeds, dim=-1))
+        text = self.prompt_ensemble(self.trained_names, self.config.templates)
+        self.class_weight = nn.Buffer(text)
 
     def encode_classes(self, names: Sequence[str]) -> ClassEmbeddings:
         """Class embeddings of trained classes.
@@ -127,14 +116,16 @@ class TipAdapter(Method):
     def finish(self, support: SupportSet, validation: SupportSet | None) -> None:
         """Searches beta and alpha on validation shots, or on the shots themselves."""
         leave_out = validation is None or len(validation) == 0
+        self.selects_on = "nothing"
         if not self.config.search:
             return
         if leave_out and int(support.labels.bincount().min()) < 2:
             return
+        self.selects_on = "shots" if leave_out else "validation shots"
         images = support if leave_out else validation
         assert images is not None
         device = self.backbone.device
-        embeds = torch.cat([self.encode_images(pixels.to(device)) for pixels, _ in images.plain()])
+        embeds = self.encode_pass(images.plain())
         affinity = embeds @ self.cache_keys.T
         if leave_out:
             affinity.fill_diagonal_(-torch.inf)
@@ -159,12 +150,11 @@ class TipAdapter(Method):
     def published_config(cls, facts: TaskFacts) -> TipAdapterConfig:
         """Alpha, bounds of the search and templates by dataset; ImageNet's bounds elsewhere."""
         alpha, beta_max, alpha_max = _PUBLISHED.get(facts.benchmark, _PUBLISHED["imagenet"])
-        imagenet = facts.benchmark == "imagenet"
         return TipAdapterConfig(
             alpha=alpha,
             beta_max=beta_max,
             alpha_max=alpha_max,
-            templates=IMAGENET_TEMPLATES if imagenet else specific_templates(facts.dataset),
+            templates=published_templates(facts),
         )
 
     @classmethod

@@ -170,6 +170,14 @@ def test_coop_last_epoch():
     assert learning_rate(config, 199, 200, 1) == pytest.approx(4.93e-7, rel=1e-2)
 
 
+def test_a_linear_warm_up_comes_before_the_whole_wave():
+    config = TrainConfig(iterations=400, lr=1e-3, lr_min=0, warmup_iterations=50)
+    rates = [learning_rate(config, n, 400, 1) for n in (0, 1, 25, 49, 50, 250, 399)]
+    # The first by itself, then a 50th of the top more each, then (1 + cos(pi (n - 50) / 400)) / 2.
+    expected = [1e-5, 2e-5, 5e-4, 9.8e-4, 1e-3, 5e-4, 3.958e-5]
+    assert rates == pytest.approx(expected, rel=1e-3)
+
+
 def test_cosine_is_that_of_torch():
     config = TrainConfig(iterations=50)
     parameter = torch.nn.Parameter(torch.zeros(1))

@@ -46,6 +46,8 @@ class TrainConfig:
     lr_min: NotNegative = 1e-6
     warmup_epochs: NotNegativeInt = 0
     warmup_lr: NotNegative = 1e-5
+    # Updates of a linear rise from `warmup_lr` that come before the wave of "cosine".
+    warmup_iterations: NotNegativeInt = 0
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     # Images per forward pass: gradients add up to the whole batch's, in less memory. "auto" takes
     # as many as the memory that is free now should hold.

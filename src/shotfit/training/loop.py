@@ -100,14 +100,18 @@ def total_iterations(config: TrainConfig, images: int) -> int:
 def learning_rate(config: TrainConfig, iteration: int, total: int, per_epoch: int) -> float:
     """The learning rate of update number `iteration`, counted from 0.
 
-    "cosine" is 2SFS's: one half wave over all updates, down to `lr_min`. "cosine_per_epoch" is
+    "cosine" is 2SFS's: one half wave over all updates, down to `lr_min`. After a warm-up of so many
+    iterations the wave starts from its top, and still spans all updates. "cosine_per_epoch" is
     Dassl's: constant within an epoch, and after the warm-up epochs the wave starts from its top
     but still spans all epochs, so that it never quite reaches its end (methods 2.3).
     """
     if config.schedule == "constant":
         return config.lr
     if config.schedule == "cosine":
-        phase = iteration / max(1, total)
+        if iteration < config.warmup_iterations:
+            risen = config.lr * iteration / config.warmup_iterations
+            return risen if iteration else config.warmup_lr
+        phase = (iteration - config.warmup_iterations) / max(1, total)
     else:
         epoch = iteration // per_epoch
         if epoch < config.warmup_epochs:

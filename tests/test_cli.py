@@ -196,6 +196,9 @@ def test_lists(shotfit):
     assert code == 0
     names = [row["name"] for row in json.loads(out)]
     assert {"zero_shot", "layernorm"} <= set(names)
+    selects = {row["name"]: row["selects_on"] for row in json.loads(out)}
+    assert selects["zero_shot"] == selects["layernorm"] == "nothing"
+    assert selects["tip_adapter_f"] == selects["lp_pp"] == "validation shots"
     for command in (["list-methods"], ["env"], ["env", "--json"], ["list-datasets"], ["--version"]):
         code, out, _ = shotfit(*command)
         assert code == 0

@@ -315,3 +315,21 @@ def test_clip_adapter_takes_its_prompt():
 def test_mma_refuses_a_block_zero():
     with pytest.raises(UsageError, match="start_block"):
         make("mma", start_block=0)
+
+
+def test_what_a_run_has_selected_on():
+    """Of the class, what the default looks at; of an instance, what there was to look at."""
+    one_each, two_each = fixed_support(size=3), fixed_support()
+    for name, options, support, validation, expected in (
+        ("tip_adapter", {}, two_each, two_each, "validation shots"),
+        ("tip_adapter", {}, two_each, None, "shots"),
+        ("tip_adapter", {}, one_each, None, "nothing"),
+        ("tip_adapter", {"search": False}, two_each, two_each, "nothing"),
+        ("lp_pp", {"epochs": 1}, two_each, two_each, "validation shots"),
+        ("lp_pp", {"epochs": 1}, two_each, None, "nothing"),
+    ):
+        method = make(name, **options)
+        assert method.selects_on == "validation shots"
+        method.setup(support)
+        method.finish(support, validation)
+        assert method.selects_on == expected, (name, options)

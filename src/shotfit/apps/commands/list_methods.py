@@ -9,7 +9,8 @@ import typer
 def list_methods(
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
-    """Every adaptation method, with what it is, what it can do, and the models it works with."""
+    """Every adaptation method, with what it is, what it can do, the images on which it chooses what
+    training leaves open (an epoch, a weight), and the models it works with."""
     from shotfit import methods
     from shotfit.recipe import FORMS
 
@@ -30,6 +31,7 @@ def list_methods(
                 else module_doc.strip().split("\n")[0] or summary,
                 "unseen_classes": method.open_vocabulary,
                 "first_stage": method.first_stage,
+                "selects_on": method.selects_on,
                 "families": list(method.families),
             }
         )
@@ -41,6 +43,7 @@ def list_methods(
 
     # Narrow headers leave the room to what it does.
     table = Table("method", "what it does", "unseen\nclasses", "first\nstage")
+    table.add_column("selects on", max_width=10)
     table.add_column("families", no_wrap=True)
     for row in rows:
         table.add_row(
@@ -48,6 +51,7 @@ def list_methods(
             row["summary"],
             "yes" if row["unseen_classes"] else "no",
             "yes" if row["first_stage"] else "no",
+            row["selects_on"],
             ", ".join(row["families"]),
         )
     Console().print(table)

@@ -9,7 +9,7 @@ from conftest import SPEC, VOCABULARY, WordTokenizer, make_backbone, tiny_siglip
 from torch import nn
 from torch.nn import functional as F
 
-from shotfit.backbone import Backbone
+from shotfit.backbone import Backbone, DeepPrompts
 from shotfit.errors import DataError
 from shotfit.methods import get_method
 
@@ -53,7 +53,7 @@ def test_context_replaces_the_first_tokens_with_and_without_groups():
     assert torch.allclose(grouped[0, 0], plain[0], atol=1e-5)
     assert torch.allclose(grouped[1], backbone.encode_text(TEXTS, others), atol=1e-5)
     assert not torch.allclose(grouped[1], plain, atol=1e-3)
-    deep = backbone.encode_text(TEXTS, others, [torch.randn(2, 48)])
+    deep = backbone.encode_text(TEXTS, others, DeepPrompts((torch.randn(2, 48),)))
     assert deep.shape == plain.shape
     assert not torch.allclose(deep, grouped[1], atol=1e-3)
 
@@ -66,7 +66,7 @@ def test_prompts_at_the_image_act_but_are_not_pooled():
     context = torch.randn(2, 64)
     plain = backbone.encode_image(pixels())
     prompted = backbone.encode_image(pixels(), context)
-    deep = backbone.encode_image(pixels(), context, [torch.randn(2, 64)])
+    deep = backbone.encode_image(pixels(), context, DeepPrompts((torch.randn(2, 64),)))
     each = backbone.encode_image(pixels(), context.expand(3, -1, -1))
     assert seen == [16] * 4
     assert not torch.allclose(plain, prompted, atol=1e-3)

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from shotfit.backbone.activation import recomputed
 from shotfit.backbone.chunks import part_of_pass
-from shotfit.backbone.tower import Block, Tower
+from shotfit.backbone.tower import Block, DeepPrompts, Tower
 from shotfit.config import from_dict
 from shotfit.data.images import ImageSpec
 from shotfit.errors import DataError, UsageError
@@ -30,7 +30,7 @@ EMBEDDED = {"iconclip": Path(__file__).parent.parent / "assets" / "iconclip"}
 # again in the backward pass, so that memory does not grow with the number of classes.
 TEXT_BYTES = 1 << 30
 
-__all__ = ["EMBEDDED", "Backbone", "Block", "Tower"]
+__all__ = ["EMBEDDED", "Backbone", "Block", "DeepPrompts", "Tower"]
 
 
 @dataclass(frozen=True)
@@ -95,13 +95,18 @@ class Backbone(nn.Module):
         return _family(self.family).tokenize(self.tokenizer, texts)
 
     def encode_image(
-        self, pixels: Tensor, context: Tensor | None = None, deep: Sequence[Tensor] = ()
+        self, pixels: Tensor, context: Tensor | None = None, deep: DeepPrompts | None = None
     ) -> Tensor:
         """Image embeddings, not normalised: (batch, 3, size, size) to (batch, dim)."""
         return self.vision(pixels, context, deep)
 
+    def encode_image_and_prompts(self, pixels: Tensor, deep: DeepPrompts) -> tuple[Tensor, Tensor]:
+        """`encode_image` with inserted prompts, and the last states of the prompts themselves
+        behind the tower's last norm, (batch, n, width)."""
+        return self.vision.with_prompts(pixels, deep)
+
     def encode_text(
-        self, texts: Sequence[str], context: Tensor | None = None, deep: Sequence[Tensor] = ()
+        self, texts: Sequence[str], context: Tensor | None = None, deep: DeepPrompts | None = None
     ) -> Tensor:
         """Text embeddings, not normalised, (texts, dim); (groups, texts, dim) per context group.
 
@@ -118,14 +123,19 @@ class Backbone(nn.Module):
             return torch.zeros(*groups, 0, self.dim, device=self.device)
         groups = len(context) if context is not None and context.dim() == 3 else 1
         left = TEXT_BYTES // (groups * self.text.token_bytes)
+        if deep is not None and len(unique) < len(texts):
+            deep = deep.of([texts.index(text) for text in unique])
         parts = []
+        start = 0
         for number, prompts in enumerate(self._prompts(unique, groups)):
             left -= prompts.ids.numel()
             encode = partial(self._encode_part, number)
+            own = None if deep is None else deep.of(slice(start, start + len(prompts)))
+            start += len(prompts)
             if left >= 0 or number == 0:
-                parts.append(encode(prompts, context, deep))
+                parts.append(encode(prompts, context, own))
             else:
-                parts.append(recomputed(encode, prompts, context, deep))
+                parts.append(recomputed(encode, prompts, context, own))
         embeds = parts[0] if len(parts) == 1 else torch.cat(parts, dim=-2)
         if len(unique) == len(texts):
             return embeds

@@ -7,6 +7,7 @@ tower the shared prefix has the same states for all, so it is computed once, wit
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -26,11 +27,16 @@ class PackedPrompts:
     ids: Tensor  # (P + T,) token ids
     positions: Tensor  # (P + T,) position of each token in its prompt
     prefix: int  # P
+    lengths: tuple[int, ...]  # tokens of each suffix; their sum is T
     gather: Tensor  # (C, S) row among the T suffix rows; padding repeats a row
     scatter: Tensor  # (T,) where each suffix row lies in the flattened (C, S)
     ends: Tensor  # (C,) row of the end-of-text token among the T suffix rows
     mask: Tensor  # (S, P + S) what a suffix token sees
     end_mask: Tensor  # (C, 1, 1, P + S) what the end-of-text token sees
+
+    def __len__(self) -> int:
+        """The number of prompts."""
+        return len(self.lengths)
 
     def to(self, device: torch.device) -> "PackedPrompts":
         """The same prompts on another device."""
@@ -40,6 +46,30 @@ class PackedPrompts:
             if isinstance(value, Tensor)
         }
         return replace(self, **moved)
+
+    def lengthened(self, start: int, count: int) -> "PackedPrompts":
+        """The layout after `count` tokens, the same in all prompts, were put at place `start` of
+        the prefix. They have no ids."""
+        new = torch.arange(start, start + count, device=self.ids.device)
+        after = self.positions[start:] + count
+        return replace(
+            self,
+            ids=torch.cat([self.ids[:start], torch.full_like(new, -1), self.ids[start:]]),
+            positions=torch.cat([self.positions[:start], new, after]),
+            prefix=self.prefix + count,
+            mask=torch.cat([_seen(count, like=self.mask), self.mask], dim=-1),
+            end_mask=torch.cat([_seen(count, like=self.end_mask), self.end_mask], dim=-1),
+        )
+
+    @cached_property
+    def apart(self) -> "PackedPrompts":
+        """The layout in which prompts share their first token only. Its `ids` are rows of this
+        one's tokens."""
+        rows, end = [], self.prefix
+        for length in self.lengths:
+            rows.append([*range(self.prefix), *range(end, end + length)])
+            end += length
+        return pack(rows, shared=1).to(self.ids.device)
 
     def pick(self, tokens: Tensor) -> Tensor:
         """The end-of-text tokens: (groups, P + T, width) to (groups, C, width)."""
@@ -71,9 +101,17 @@ class PackedPrompts:
         return _split(torch.cat([head, self._rows(x[:, self.prefix :])], dim=2), heads)
 
 
-def pack(prompts: Sequence[Sequence[int]]) -> PackedPrompts:
-    """Token id lists, each ending with its end-of-text token, as `PackedPrompts`."""
+def _seen(count: int, like: Tensor) -> Tensor:
+    """What every token of a mask's rows sees of `count` tokens in front: all of them."""
+    return like.new_ones(*like.shape[:-1], count)
+
+
+def pack(prompts: Sequence[Sequence[int]], shared: int | None = None) -> PackedPrompts:
+    """Token id lists, each ending with its end-of-text token, as `PackedPrompts`, whose prefix has
+    `shared` tokens at most."""
     shortest = min(len(prompt) for prompt in prompts)
+    if shared is not None:
+        shortest = min(shortest, shared + 1)
     prefix = 0
     # The end-of-text token must stay in the suffix: it is what the embedding is read from.
     while prefix < shortest - 1 and len({prompt[prefix] for prompt in prompts}) == 1:
@@ -91,6 +129,7 @@ def pack(prompts: Sequence[Sequence[int]]) -> PackedPrompts:
         ids=torch.tensor([*prompts[0][:prefix], *(t for p in prompts for t in p[prefix:])]),
         positions=torch.cat([torch.arange(prefix), prefix + column.expand_as(inside)[inside]]),
         prefix=prefix,
+        lengths=tuple(lengths.tolist()),
         gather=gather,
         scatter=inside.flatten().nonzero().squeeze(1),
         ends=ends,

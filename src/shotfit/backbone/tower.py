@@ -6,6 +6,7 @@ end, their shared prefix lies there once, and the last block computes only the t
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import torch
@@ -28,6 +29,69 @@ class Layout(Protocol):
     def pick(self, tokens: Tensor) -> Tensor:
         """The tokens that the tower's embedding is read from."""
         ...
+
+
+Enter = Callable[[Tensor, Any, int], tuple[Tensor, Any]]
+"""What may change before a block: tokens, their layout and the block's index to both anew."""
+
+
+@dataclass(frozen=True, eq=False)
+class DeepPrompts:
+    """Learned tokens that enter a tower at later blocks than the first.
+
+    `tokens[i]` stands before block `first` + i, counted from 0, in the places of the context. It is
+    (n, width) or, in the text tower, (texts, n, width): each text its own.
+    """
+
+    tokens: tuple[Tensor, ...]
+    first: int = 1
+    inserted: bool = False
+    """There is no context: the first tokens make places for themselves, the later ones take these
+    (MMRL, section 3.2)."""
+    share: float = 1.0
+    """Share of the tokens in the places that they take; the rest is what the block below left there
+    (MMRL++, section 3.4)."""
+
+    def entering(self, index: int) -> Tensor | None:
+        """The tokens that enter before block `index`."""
+        at = index - self.first
+        return self.tokens[at] if 0 <= at < len(self.tokens) else None
+
+    def makes_room(self, index: int) -> bool:
+        """Whether those tokens are added to what is there, not put in its place."""
+        return self.inserted and index == self.first
+
+    def of(self, rows: slice | list[int]) -> "DeepPrompts":
+        """The tokens for some of the texts."""
+        chosen = tuple(part[rows] if part.dim() == 3 else part for part in self.tokens)
+        return replace(self, tokens=chosen)
+
+
+def append_prompts(deep: DeepPrompts) -> Enter:
+    """Puts prompts at the end of an image's tokens, (batch, length, width)."""
+
+    def enter(tokens: Tensor, layout: Layout, index: int) -> tuple[Tensor, Layout]:
+        new = deep.entering(index)
+        if new is None:
+            return tokens, layout
+        new = per_image(new, tokens)
+        if deep.makes_room(index):
+            return torch.cat([tokens, new], dim=1), layout
+        count = new.shape[1]
+        new = blended(new, tokens[:, -count:], deep.share)
+        return torch.cat([tokens[:, :-count], new], dim=1), layout
+
+    return enter
+
+
+def per_image(prompt: Tensor, tokens: Tensor) -> Tensor:
+    """A prompt (n, width) or (batch, n, width) for every image of `tokens`."""
+    return prompt.to(tokens.dtype).expand(len(tokens), -1, -1)
+
+
+def blended(new: Tensor, old: Tensor, share: float) -> Tensor:
+    """`new`, of which only a share takes the place of `old`."""
+    return new if share == 1 else share * new + (1 - share) * old
 
 
 class DenseLayout:
@@ -135,12 +199,12 @@ class Tower(nn.Module):
         layout: Layout,
         *,
         read_last: bool,
-        replace: Callable[[Tensor, int], Tensor] | None = None,
+        enter: Enter | None = None,
     ) -> Tensor:
-        """`tokens` through all blocks; `replace(tokens, i)` may change what enters block i >= 1."""
+        """`tokens` through all blocks; `enter` may change what enters a block."""
         for index, block in enumerate(self.blocks):
-            if replace is not None and index > 0:
-                tokens = replace(tokens, index)
+            if enter is not None:
+                tokens, layout = enter(tokens, layout, index)
             read = read_last and index == len(self.blocks) - 1
             if self.checkpointing:
                 tokens = recomputed(block, tokens, layout, read)

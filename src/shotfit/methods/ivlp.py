@@ -26,6 +26,7 @@ from typing import Literal
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from shotfit.backbone import DeepPrompts
 from shotfit.config import Count
 from shotfit.layers.prompt_tokens import deep_prompts, prompt_depth, random_prompts, text_context
 from shotfit.methods.base import ClassEmbeddings, Method
@@ -88,13 +89,15 @@ class IVLP(Method):
 
     def encode_images(self, pixels: Tensor) -> Tensor:
         """Unit-norm image embeddings, with the learned tokens among the patches."""
-        embeds = self.backbone.encode_image(pixels, self.vision_ctx, list(self.vision_deep))
+        embeds = self.backbone.encode_image(
+            pixels, self.vision_ctx, DeepPrompts(tuple(self.vision_deep))
+        )
         return F.normalize(embeds, dim=-1)
 
     def encode_classes(self, names: Sequence[str]) -> ClassEmbeddings:
         """Embeds class names with the learned tokens of every prompted block."""
         prompts = self.context.prompts(names)
-        embeds = self.backbone.encode_text(prompts, self.context.ctx, list(self.deep))
+        embeds = self.backbone.encode_text(prompts, self.context.ctx, DeepPrompts(tuple(self.deep)))
         return self.class_embeddings(names, F.normalize(embeds, dim=-1))
 
     @classmethod

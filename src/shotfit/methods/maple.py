@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from shotfit.backbone import DeepPrompts
 from shotfit.config import Count
 from shotfit.layers.prompt_tokens import deep_prompts, prompt_depth, random_linear, text_context
 from shotfit.methods.base import ClassEmbeddings, Method
@@ -64,12 +65,13 @@ class MaPLe(Method):
         """Unit-norm image embeddings, with the projected tokens among the patches."""
         deep = [project(p) for project, p in zip(self.deep_projections, self.deep, strict=True)]
         context = self.projection(self.context.ctx)
-        return F.normalize(self.backbone.encode_image(pixels, context, deep), dim=-1)
+        embeds = self.backbone.encode_image(pixels, context, DeepPrompts(tuple(deep)))
+        return F.normalize(embeds, dim=-1)
 
     def encode_classes(self, names: Sequence[str]) -> ClassEmbeddings:
         """Embeds class names with the learned tokens of every prompted block."""
         prompts = self.context.prompts(names)
-        embeds = self.backbone.encode_text(prompts, self.context.ctx, list(self.deep))
+        embeds = self.backbone.encode_text(prompts, self.context.ctx, DeepPrompts(tuple(self.deep)))
         return self.class_embeddings(names, F.normalize(embeds, dim=-1))
 
     @classmethod

@@ -1,14 +1,34 @@
 """CLIP: class-token image tower, causal text tower read at the end-of-text token."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from shotfit.backbone.packed_prompts import PackedPrompts, pack
-from shotfit.backbone.tower import DenseLayout, Tower, block_from
+from shotfit.backbone.tower import (
+    DeepPrompts,
+    DenseLayout,
+    Tower,
+    append_prompts,
+    blended,
+    block_from,
+    per_image,
+)
 from shotfit.errors import DataError
+
+
+class PromptLayout(DenseLayout):
+    """Every token sees every other; the first one and the last `prompts` are read."""
+
+    def __init__(self, prompts: int) -> None:
+        self.prompts = prompts
+
+    def pick(self, tokens: Tensor) -> Tensor:
+        """The first token and the learned ones, (batch, 1 + prompts, width)."""
+        return torch.cat([tokens[:, :1], tokens[:, -self.prompts :]], dim=1)
 
 
 class ImageTower(Tower):
@@ -29,30 +49,37 @@ class ImageTower(Tower):
         self.projection = projection
 
     def forward(
-        self, pixels: Tensor, context: Tensor | None = None, deep: Sequence[Tensor] = ()
+        self, pixels: Tensor, context: Tensor | None = None, deep: DeepPrompts | None = None
     ) -> Tensor:
         """Image embeddings, not normalised, (batch, dim).
 
         `context` (n, width) or (batch, n, width) is appended after the patch tokens before the
-        first norm; `deep[i]` takes its place before block i + 1 (MaPLe, section 3.3).
+        first norm; `deep` takes its place before later blocks (MaPLe, section 3.3).
         """
+        tokens = self._states(pixels, context, deep, DenseLayout())
+        return self.projection(self.norm_post(tokens[:, 0]))
+
+    def with_prompts(self, pixels: Tensor, deep: DeepPrompts) -> tuple[Tensor, Tensor]:
+        """`forward` with inserted prompts, and their last states, normed, (batch, n, width)."""
+        layout = PromptLayout(deep.tokens[0].shape[-2])
+        tokens = self.norm_post(self._states(pixels, None, deep, layout))
+        return self.projection(tokens[:, 0]), tokens[:, 1:]
+
+    def _states(
+        self,
+        pixels: Tensor,
+        context: Tensor | None,
+        deep: DeepPrompts | None,
+        layout: DenseLayout,
+    ) -> Tensor:
+        """What the last block makes of the tokens that `layout` reads."""
         patches = self.patch_embedding(pixels).flatten(2).transpose(1, 2)
         first = self.class_embedding.expand(len(pixels), 1, -1)
         tokens = torch.cat([first, patches], dim=1) + self.position_embedding
-        prompts = 0
         if context is not None:
-            prompts = context.shape[-2]
-            tokens = torch.cat([tokens, _per_image(context, tokens)], dim=1)
-
-        def replace(tokens: Tensor, index: int) -> Tensor:
-            if index > len(deep):
-                return tokens
-            return torch.cat([tokens[:, :-prompts], _per_image(deep[index - 1], tokens)], dim=1)
-
-        tokens = self.run_blocks(
-            self.norm_pre(tokens), DenseLayout(), read_last=True, replace=replace if deep else None
-        )
-        return self.projection(self.norm_post(tokens[:, 0]))
+            tokens = torch.cat([tokens, per_image(context, tokens)], dim=1)
+        enter = None if deep is None else append_prompts(deep)
+        return self.run_blocks(self.norm_pre(tokens), layout, read_last=True, enter=enter)
 
 
 class TextTower(Tower):
@@ -93,43 +120,61 @@ class TextTower(Tower):
         return pack(prompts)
 
     def forward(
-        self, prompts: PackedPrompts, context: Tensor | None = None, deep: Sequence[Tensor] = ()
+        self, prompts: PackedPrompts, context: Tensor | None = None, deep: DeepPrompts | None = None
     ) -> Tensor:
         """Text embeddings, not normalised, (prompts, dim) or, per group, (groups, prompts, dim).
 
         `context` (n, width) or (groups, n, width) takes the place of the token embeddings after
-        the start-of-text token; `deep[i]` (n, width) that of the states there before block i + 1.
+        the start-of-text token; `deep` that of the states there before later blocks.
         """
         grouped = context is not None and context.dim() == 3
         tokens = self.token_embedding(prompts.ids)[None]
         if context is not None:
             tokens = self._overwrite(tokens, prompts, context if grouped else context[None])
         tokens = tokens + self.position_embedding[prompts.positions]
-
-        def replace(tokens: Tensor, index: int) -> Tensor:
-            if index > len(deep):
-                return tokens
-            return self._overwrite(tokens, prompts, deep[index - 1][None])
-
-        tokens = self.run_blocks(tokens, prompts, read_last=True, replace=replace if deep else None)
+        enter = None if deep is None else partial(self._enter, deep)
+        tokens = self.run_blocks(tokens, prompts, read_last=True, enter=enter)
         embeds = self.projection(self.norm_final(tokens))
         return embeds if grouped else embeds[0]
 
-    def _overwrite(self, tokens: Tensor, prompts: PackedPrompts, context: Tensor) -> Tensor:
+    def _enter(
+        self, deep: DeepPrompts, tokens: Tensor, prompts: PackedPrompts, index: int
+    ) -> tuple[Tensor, PackedPrompts]:
+        """Tokens and layout with the prompts that enter before block `index`."""
+        new = deep.entering(index)
+        if new is None:
+            return tokens, prompts
+        if deep.makes_room(index):
+            start, new = self.context_start, per_image(new, tokens)
+            tokens = torch.cat([tokens[:, :start], new, tokens[:, start:]], dim=1)
+            return tokens, prompts.lengthened(start, new.shape[1])
+        if new.dim() == 2:
+            return self._overwrite(tokens, prompts, new[None], deep.share), prompts
+        # What differs between prompts can no longer lie there once for all.
+        apart = prompts.apart
+        tokens = tokens.index_select(1, apart.ids)
+        inside = self._inside(apart, new.shape[1])
+        rows = new.to(tokens.dtype).flatten(0, 1)[(inside.cumsum(0) - 1).clamp(min=0)]
+        return torch.where(inside[:, None], blended(rows, tokens, deep.share), tokens), apart
+
+    def _overwrite(
+        self, tokens: Tensor, prompts: PackedPrompts, context: Tensor, share: float = 1.0
+    ) -> Tensor:
         """`tokens` with those at the context's positions replaced, in prefix and suffix alike."""
         start, count = self.context_start, context.shape[1]
         groups = max(len(context), len(tokens))
         tokens, context = (x.to(tokens.dtype).expand(groups, -1, -1) for x in (tokens, context))
         if start + count <= prompts.prefix:
-            rest = tokens[:, start + count :]
-            return torch.cat([tokens[:, :start], context, rest], dim=1)
-        inside = (prompts.positions >= start) & (prompts.positions < start + count)
+            old, rest = tokens[:, start : start + count], tokens[:, start + count :]
+            return torch.cat([tokens[:, :start], blended(context, old, share), rest], dim=1)
+        inside = self._inside(prompts, count)
         rows = context.index_select(1, (prompts.positions - start).clamp(0, count - 1))
-        return torch.where(inside[None, :, None], rows, tokens)
+        return torch.where(inside[None, :, None], blended(rows, tokens, share), tokens)
 
-
-def _per_image(prompt: Tensor, tokens: Tensor) -> Tensor:
-    return prompt.to(tokens.dtype).expand(len(tokens), -1, -1)
+    def _inside(self, prompts: PackedPrompts, count: int) -> Tensor:
+        """Which tokens stand in the places of a context of `count` tokens."""
+        start = self.context_start
+        return (prompts.positions >= start) & (prompts.positions < start + count)
 
 
 def tokenize(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:

@@ -15,7 +15,19 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from shotfit.backbone.tower import DenseLayout, Tower, _merge, _split, attention, block_from
+from shotfit.backbone.tower import (
+    DeepPrompts,
+    DenseLayout,
+    Layout,
+    Tower,
+    _merge,
+    _split,
+    append_prompts,
+    attention,
+    blended,
+    block_from,
+    per_image,
+)
 from shotfit.errors import DataError
 
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -23,13 +35,13 @@ _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 @dataclass(frozen=True)
 class PatchLayout(DenseLayout):
-    """Every token sees every other, and the first `patches` of them are read."""
+    """Every token sees every other, and the first `read` of them are read."""
 
-    patches: int
+    read: int
 
     def pick(self, tokens: Tensor) -> Tensor:
-        """The patch tokens, (batch, patches, width): appended prompts are not read."""
-        return tokens[:, : self.patches]
+        """The patch tokens, (batch, patches, width), and prompts behind them only if asked for."""
+        return tokens[:, : self.read]
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +54,10 @@ class PaddedPrompts(DenseLayout):
     """
 
     ids: Tensor  # (prompts, length)
+
+    def __len__(self) -> int:
+        """The number of prompts."""
+        return len(self.ids)
 
     def to(self, device: torch.device) -> "PaddedPrompts":
         """The same prompts on another device."""
@@ -98,30 +114,34 @@ class ImageTower(Tower):
         self.pooling = AttentionPooling(model.head, config.num_attention_heads)
 
     def forward(
-        self, pixels: Tensor, context: Tensor | None = None, deep: Sequence[Tensor] = ()
+        self, pixels: Tensor, context: Tensor | None = None, deep: DeepPrompts | None = None
     ) -> Tensor:
         """Image embeddings, not normalised, (batch, dim).
 
         `context` (n, width) or (batch, n, width) is appended after the patch tokens before block
-        0; `deep[i]` takes its place before block i + 1. The pooling reads the patches only: with
+        0; `deep` takes its place before later blocks. The pooling reads the patches only: with
         a class token, prompts act through attention and are dropped at the end, and of the ways
         to pool a tower that has none, leaving the prompts out is the one that Jia et al., Visual
         Prompt Tuning, ECCV 2022, find not to hurt.
         """
+        return self.pooling(self.norm_post(self._states(pixels, context, deep, 0)))
+
+    def with_prompts(self, pixels: Tensor, deep: DeepPrompts) -> tuple[Tensor, Tensor]:
+        """`forward` with inserted prompts, and their last states, normed, (batch, n, width)."""
+        count = deep.tokens[0].shape[-2]
+        tokens = self.norm_post(self._states(pixels, None, deep, count))
+        return self.pooling(tokens[:, :-count]), tokens[:, -count:]
+
+    def _states(
+        self, pixels: Tensor, context: Tensor | None, deep: DeepPrompts | None, prompts: int
+    ) -> Tensor:
+        """What the last block makes of the patches and the first `prompts` tokens behind them."""
         tokens = self.patch_embedding(pixels).flatten(2).transpose(1, 2) + self.position_embedding
-        layout = PatchLayout(tokens.shape[1])
+        layout = PatchLayout(tokens.shape[1] + prompts)
         if context is not None:
-            tokens = torch.cat([tokens, _per_image(context, tokens)], dim=1)
-
-        def replace(tokens: Tensor, index: int) -> Tensor:
-            if index > len(deep):
-                return tokens
-            return torch.cat([layout.pick(tokens), _per_image(deep[index - 1], tokens)], dim=1)
-
-        tokens = self.run_blocks(
-            tokens, layout, read_last=True, replace=replace if len(deep) else None
-        )
-        return self.pooling(self.norm_post(tokens))
+            tokens = torch.cat([tokens, per_image(context, tokens)], dim=1)
+        enter = None if deep is None else append_prompts(deep)
+        return self.run_blocks(tokens, layout, read_last=True, enter=enter)
 
 
 class TextTower(Tower):
@@ -164,12 +184,12 @@ class TextTower(Tower):
         return PaddedPrompts(torch.tensor(rows))
 
     def forward(
-        self, prompts: PaddedPrompts, context: Tensor | None = None, deep: Sequence[Tensor] = ()
+        self, prompts: PaddedPrompts, context: Tensor | None = None, deep: DeepPrompts | None = None
     ) -> Tensor:
         """Text embeddings, not normalised, (prompts, dim) or, per group, (groups, prompts, dim).
 
         `context` (n, width) or (groups, n, width) takes the place of the first token embeddings;
-        `deep[i]` (n, width) that of the states there before block i + 1.
+        `deep` that of the states there before later blocks.
         """
         tokens = self.token_embedding(prompts.ids)
         if context is not None:
@@ -177,19 +197,17 @@ class TextTower(Tower):
             tokens = _overwrite(tokens, context.unsqueeze(-3))
         tokens = tokens + self.position_embedding
 
-        def replace(tokens: Tensor, index: int) -> Tensor:
-            if index > len(deep):
-                return tokens
-            return _overwrite(tokens, deep[index - 1][None])
+        def enter(tokens: Tensor, layout: Layout, index: int) -> tuple[Tensor, Layout]:
+            new = None if deep is None else deep.entering(index)
+            if deep is None or new is None:
+                return tokens, layout
+            if deep.makes_room(index):
+                return torch.cat([per_image(new, tokens), tokens], dim=-2), layout
+            new = blended(new, tokens[..., : new.shape[-2], :], deep.share)
+            return _overwrite(tokens, new if new.dim() > 2 else new[None]), layout
 
-        tokens = self.run_blocks(
-            tokens, prompts, read_last=True, replace=replace if len(deep) else None
-        )
+        tokens = self.run_blocks(tokens, prompts, read_last=True, enter=enter)
         return self.projection(self.norm_final(tokens)).squeeze(-2)
-
-
-def _per_image(prompt: Tensor, tokens: Tensor) -> Tensor:
-    return prompt.to(tokens.dtype).expand(len(tokens), -1, -1)
 
 
 def _overwrite(tokens: Tensor, context: Tensor) -> Tensor:

@@ -35,6 +35,7 @@ Count = Annotated[int, Must("be at least 1", lambda value: value >= 1)]
 NotNegativeInt = Annotated[int, Must("not be negative", lambda value: value >= 0)]
 Positive = Annotated[float, Must("be above 0", lambda value: value > 0)]
 NotNegative = Annotated[float, Must("not be negative", lambda value: value >= 0)]
+Share = Annotated[float, Must("lie between 0 and 1", lambda value: 0 <= value <= 1)]
 
 
 def to_dict(config: Any) -> dict[str, Any]:

@@ -47,10 +47,10 @@ class DeepPrompts:
     first: int = 1
     inserted: bool = False
     """There is no context: the first tokens make places for themselves, the later ones take these
-    (MMRL, section 3.2)."""
+    (MMRL)."""
     share: float = 1.0
     """Share of the tokens in the places that they take; the rest is what the block below left there
-    (MMRL++, section 3.4)."""
+    (MMRL++)."""
 
     def entering(self, index: int) -> Tensor | None:
         """The tokens that enter before block `index`."""

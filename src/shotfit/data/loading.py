@@ -259,6 +259,12 @@ class SupportSet:
         return self._pool
 
 
+def batches_per_epoch(images: int, batch_size: int, drop_last: bool) -> int:
+    """Batches in one pass of `SupportSet.batches` over so many images, never less than one."""
+    full, rest = divmod(images, batch_size)
+    return max(1, full if drop_last else full + (rest > 0))
+
+
 @dataclass(frozen=True)
 class Prepared:
     """A batch for a model to answer: `pixels` (B, 3, size, size) of the images that can be read,

@@ -1,7 +1,7 @@
 """Learned prompt tokens: what they start from, and the text that holds their places."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -116,6 +116,40 @@ def deep_prompts(
     """`count` randomly started prompts (n_ctx, width), one for each block after the first."""
     return nn.ParameterList(
         nn.Parameter(random_prompts((n_ctx, width), generator, device)) for _ in range(count)
+    )
+
+
+class IndependentPrompts(NamedTuple):
+    """Learned tokens of both encoders' first blocks, of each encoder its own (IVLP)."""
+
+    context: TextContext
+    vision_ctx: nn.Parameter
+    deep: nn.ParameterList
+    vision_deep: nn.ParameterList
+
+
+def independent_prompts(
+    backbone: "Backbone",
+    phrase: str | None,
+    counts: tuple[int, int],
+    depth: int,
+    generator: torch.Generator,
+) -> IndependentPrompts:
+    """So many text tokens, of which the first context starts from `phrase`, and image tokens for
+    `depth` blocks of each encoder, or all that it has. Whatever else starts at random.
+
+    Raises:
+        UsageError: as `text_context` and `prompt_depth`.
+    """
+    text, vision, device = backbone.text, backbone.vision, backbone.device
+    n_ctx, n_ctx_vision = counts
+    blocks = [prompt_depth(depth, len(tower.blocks)) for tower in (text, vision)]
+    shape = (n_ctx_vision, vision.width)
+    return IndependentPrompts(
+        text_context(backbone, phrase, n_ctx, generator),
+        nn.Parameter(random_prompts(shape, generator, device)),
+        deep_prompts(blocks[0] - 1, n_ctx, text.width, generator, device),
+        deep_prompts(blocks[1] - 1, *shape, generator, device),
     )
 
 

@@ -23,12 +23,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from shotfit.backbone import DeepPrompts
 from shotfit.config import Count
-from shotfit.layers.prompt_tokens import deep_prompts, prompt_depth, random_prompts, text_context
+from shotfit.layers.prompt_tokens import independent_prompts
 from shotfit.methods.base import ClassEmbeddings, Method
 from shotfit.methods.published import TaskFacts, TrainConfig, dassl
 
@@ -75,17 +75,13 @@ class IVLP(Method):
 
     def __init__(self, *args, **options) -> None:
         super().__init__(*args, **options)
-        text, vision, device = self.backbone.text, self.backbone.vision, self.backbone.device
-        config, generator, published = self.config, self.generator, PUBLISHED[self.config.paper]
+        config, published = self.config, PUBLISHED[self.config.paper]
         n_ctx = _given(config.n_ctx, published.n_ctx)
-        blocks = _given(config.prompt_depth, published.prompt_depth)
-        shape = (_given(config.n_ctx_vision, published.n_ctx), vision.width)
-        self.context = text_context(self.backbone, config.ctx_init, n_ctx, generator)
-        self.vision_ctx = nn.Parameter(random_prompts(shape, generator, device))
-        depth = prompt_depth(blocks, len(text.blocks))
-        self.deep = deep_prompts(depth - 1, n_ctx, text.width, generator, device)
-        depth = prompt_depth(blocks, len(vision.blocks))
-        self.vision_deep = deep_prompts(depth - 1, *shape, generator, device)
+        n_ctx_vision = _given(config.n_ctx_vision, published.n_ctx)
+        depth = _given(config.prompt_depth, published.prompt_depth)
+        self.context, self.vision_ctx, self.deep, self.vision_deep = independent_prompts(
+            self.backbone, config.ctx_init, (n_ctx, n_ctx_vision), depth, self.generator
+        )
 
     def encode_images(self, pixels: Tensor) -> Tensor:
         """Unit-norm image embeddings, with the learned tokens among the patches."""

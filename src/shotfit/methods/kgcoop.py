@@ -26,6 +26,7 @@ from shotfit.config import NotNegative
 from shotfit.data.benchmark.prompts import published_prompts
 from shotfit.data.loading import SupportSet
 from shotfit.data.template import Template
+from shotfit.layers.anchors import cosine_distance
 from shotfit.layers.prompt_tokens import text_context
 from shotfit.methods.base import ClassEmbeddings, Method, StepOutput
 from shotfit.methods.published import TaskFacts, TrainConfig, dassl
@@ -74,8 +75,8 @@ class KgCoOp(Method):
         assert self._targets is not None, "setup comes before training"
         classes = self.encode_classes(names)
         logits = self(inputs, classes)
-        cosine = (classes.weight * self._targets).sum(dim=-1)
-        loss = F.cross_entropy(logits, labels) + self.config.weight * (1 - cosine.mean())
+        distance = cosine_distance(classes.weight, self._targets)
+        loss = F.cross_entropy(logits, labels) + self.config.weight * distance
         return StepOutput(loss, logits)
 
     @classmethod

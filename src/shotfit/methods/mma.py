@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from shotfit.config import Count, Positive
 from shotfit.errors import UsageError
 from shotfit.layers.adapters import ParallelAdapter, kaiming_linear
+from shotfit.layers.depth import last_block, scaled_block
 from shotfit.methods.base import Method
 from shotfit.methods.published import TaskFacts, TrainConfig, dassl
 
@@ -80,9 +81,8 @@ class MMA(Method):
 
     def _range(self) -> tuple[int, int]:
         depth = min(len(self.backbone.vision.blocks), len(self.backbone.text.blocks))
-        counted = min(depth, 12)
-        first = _given(self.config.start_block, 4 * counted // 12 + 1)
-        last = _given(self.config.end_block, counted)
+        first = _given(self.config.start_block, scaled_block(5, depth))
+        last = _given(self.config.end_block, last_block(depth))
         if not 1 <= first <= last <= depth:
             raise UsageError(f"MMA needs 1 <= start_block <= end_block <= {depth}.")
         return first, last

@@ -44,6 +44,8 @@ class TrainConfig:
     # "cosine" falls at every iteration, "cosine_per_epoch" as Dassl's schedule does.
     schedule: Literal["cosine", "cosine_per_epoch", "constant"] = "cosine"
     lr_min: NotNegative = 1e-6
+    # Updates in which "cosine" falls, and then rises again; None is all of them.
+    cosine_iterations: Count | None = None
     warmup_epochs: NotNegativeInt = 0
     warmup_lr: NotNegative = 1e-5
     # Updates of a linear rise from `warmup_lr` that come before the wave of "cosine".

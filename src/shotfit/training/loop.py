@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from shotfit.data.loading import SupportSet
+from shotfit.data.loading import SupportSet, batches_per_epoch
 from shotfit.errors import UsageError
 from shotfit.methods.base import Method
 from shotfit.methods.published import TrainConfig
@@ -79,8 +79,7 @@ def train(method: Method, support: SupportSet, config: TrainConfig) -> Iterator[
 
 def updates_per_epoch(config: TrainConfig, images: int) -> int:
     """Updates in one pass over `images` images, never less than one."""
-    full, rest = divmod(images, config.batch_size)
-    return max(1, full if config.drop_last else full + (rest > 0))
+    return batches_per_epoch(images, config.batch_size, config.drop_last)
 
 
 def total_iterations(config: TrainConfig, images: int) -> int:
@@ -100,10 +99,12 @@ def total_iterations(config: TrainConfig, images: int) -> int:
 def learning_rate(config: TrainConfig, iteration: int, total: int, per_epoch: int) -> float:
     """The learning rate of update number `iteration`, counted from 0.
 
-    "cosine" is 2SFS's: one half wave over all updates, down to `lr_min`. After a warm-up of so many
-    iterations the wave starts from its top, and still spans all updates. "cosine_per_epoch" is
-    Dassl's: constant within an epoch, and after the warm-up epochs the wave starts from its top
-    but still spans all epochs, so that it never quite reaches its end (methods 2.3).
+    "cosine" is 2SFS's: one half wave over all updates, down to `lr_min`, or one that falls and
+    rises in `cosine_iterations` updates each (torch's `CosineAnnealingLR` beyond its `T_max`).
+    After a warm-up of so many iterations it starts from its top, no shorter than without.
+    "cosine_per_epoch" is Dassl's: constant within an epoch, and after the warm-up epochs the wave
+    starts from its top but still spans all epochs, so that it never quite reaches its end (methods
+    2.3).
     """
     if config.schedule == "constant":
         return config.lr
@@ -111,7 +112,8 @@ def learning_rate(config: TrainConfig, iteration: int, total: int, per_epoch: in
         if iteration < config.warmup_iterations:
             risen = config.lr * iteration / config.warmup_iterations
             return risen if iteration else config.warmup_lr
-        phase = (iteration - config.warmup_iterations) / max(1, total)
+        period = config.cosine_iterations or total
+        phase = (iteration - config.warmup_iterations) / max(1, period)
     else:
         epoch = iteration // per_epoch
         if epoch < config.warmup_epochs:

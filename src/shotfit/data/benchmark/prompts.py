@@ -1,7 +1,8 @@
 """The hand-written prompts that published methods use on the eleven benchmark datasets.
 
-`prompts.csv` has one row a dataset. KgCoOp's are the templates of its frozen targets; ProGrad's
-are turned round, with the class name last, so that all before it can start a learned context;
+`prompts.csv` has one row a dataset. KgCoOp's are the templates of its frozen targets, which CLIPFit
+uses too; ProGrad's are turned round, with the class name last, so that all before it can start a
+learned context; TCP has one for what its network reads and one for what follows the learned words;
 PLOT++ has four phrases (the tables in the official code of each).
 """
 
@@ -24,6 +25,8 @@ class PublishedPrompts:
     key: str
     kgcoop: str
     prograd: str
+    tcp_teacher: str
+    tcp: str
     plot: tuple[str, ...]
 
 
@@ -54,6 +57,8 @@ def _table() -> dict[str, PublishedPrompts]:
             row["key"],
             row["kgcoop"],
             row["prograd"],
+            row["tcp_teacher"],
+            row["tcp"],
             tuple(row[phrase] for phrase in _PHRASES),
         )
         table[_plain(row["key"])] = table[_plain(row["name"])] = prompts

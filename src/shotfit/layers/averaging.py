@@ -1,0 +1,37 @@
+"""An average of trained tensors over the epochs of a run."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+
+class EpochAverage:
+    """States of parameters after each epoch, weighted by a Gaussian over the run (PromptSRC).
+
+    `mean` and `std` are shares of the run, whose end is 1: what its length will be is known when
+    it has ended, and not before. The states lie where the parameters do.
+    """
+
+    def __init__(self, parameters: Sequence[nn.Parameter], mean: float, std: float) -> None:
+        self.parameters = parameters
+        self.mean, self.std = mean, std
+        self._states: list[tuple[float, list[Tensor]]] = []
+
+    def keep(self, epochs: float) -> None:
+        """Keeps the parameters as they are after so many epochs, the last of which may be a part
+        of one."""
+        self._states.append((epochs, [p.detach().clone() for p in self.parameters]))
+
+    @torch.no_grad()
+    def take(self) -> None:
+        """Puts the average in the place of the parameters; the last state ended the run."""
+        ends = torch.tensor([end for end, _ in self._states], dtype=torch.float64)
+        off = (ends / ends[-1] - self.mean) / self.std
+        # Of the logarithms, so that no short run is too far from the mean for any weight.
+        weights = (-off.square() / 2).softmax(dim=0).tolist()
+        for place, parameter in enumerate(self.parameters):
+            average = torch.zeros_like(parameter)
+            for weight, (_, state) in zip(weights, self._states, strict=True):
+                average += weight * state[place]
+            parameter.copy_(average)

@@ -1,0 +1,124 @@
+"""Tokens that both encoders share in their upper blocks, and what is read from them.
+
+Guo and Gu, MMRL: Multi-Modal Representation Learning for Vision-Language Models, CVPR 2025, and
+MMRL++, IJCV 2026. The tokens enter each block in a projection to its width; those of the image
+encoder give a second image embedding, through a projection of their own.
+"""
+
+import copy
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from shotfit.backbone import Backbone, DeepPrompts
+from shotfit.layers.depth import last_block, scaled_block
+from shotfit.layers.prompt_tokens import random_linear, random_prompts
+
+Pair = tuple[Tensor, Tensor]
+
+
+class RepresentationSpace(nn.Module):
+    """Shared tokens (n, r), and for each upper block of either encoder what it gets of them.
+
+    Blocks 6 to 12 of both, or the same share of the shallower one's depth. `projections` makes, of
+    a linear layer from r to a width and a number of blocks, the module that gives a list of (n,
+    width), one for each block. `share` is that of the tokens in places that the block below has
+    left full.
+    """
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        projections: Callable[[nn.Linear, int], nn.Module],
+        shape: tuple[int, int],
+        generator: torch.Generator,
+        *,
+        share: float = 1.0,
+    ) -> None:
+        super().__init__()
+        towers = (backbone.vision, backbone.text)
+        depth = min(len(tower.blocks) for tower in towers)
+        self.first, self.share = scaled_block(6, depth) - 1, share
+        device = backbone.device
+        self.tokens = nn.Parameter(random_prompts(shape, generator, device))
+        layers = [random_linear(shape[1], tower.width, generator, device) for tower in towers]
+        blocks = last_block(depth) - self.first
+        self.to_vision, self.to_text = (projections(layer, blocks) for layer in layers)
+
+    def images(
+        self, backbone: Backbone, pixels: Tensor, project: Callable[[Tensor], Tensor]
+    ) -> Pair:
+        """Unit embeddings of images, (batch, dim) each: that of the class token, and what `project`
+        makes of the mean of the shared ones, (batch, width)."""
+        deep = self._entering(self.to_vision)
+        embeds, states = backbone.encode_image_and_prompts(pixels, deep)
+        return F.normalize(embeds, dim=-1), F.normalize(project(states.mean(dim=1)), dim=-1)
+
+    def texts(self, backbone: Backbone, prompts: Sequence[str]) -> Tensor:
+        """Unit embeddings of prompts, (prompts, dim)."""
+        embeds = backbone.encode_text(prompts, deep=self._entering(self.to_text))
+        return F.normalize(embeds, dim=-1)
+
+    def _entering(self, project: nn.Module) -> DeepPrompts:
+        return DeepPrompts(tuple(project(self.tokens)), self.first, inserted=True, share=self.share)
+
+
+class CopiedProjections(nn.ModuleList):
+    """A linear layer for each block, all of which start as one (MMRL)."""
+
+    def __init__(self, layer: nn.Linear, blocks: int) -> None:
+        super().__init__(copy.deepcopy(layer) for _ in range(blocks))
+
+    def forward(self, tokens: Tensor) -> list[Tensor]:
+        """(n, r) to (n, width) for each block."""
+        return [layer(tokens) for layer in self]
+
+
+class LowRank(nn.Module):
+    """What is added to a matrix (rows, columns): A B, with A Kaiming-uniform (a = sqrt 5) and B
+    zero at the start (MMRL++)."""
+
+    def __init__(self, rows: int, columns: int, rank: int, generator: torch.Generator) -> None:
+        super().__init__()
+        bound = rank**-0.5
+        self.a = nn.Parameter(torch.empty(rows, rank).uniform_(-bound, bound, generator=generator))
+        self.b = nn.Parameter(torch.zeros(rank, columns))
+
+    def forward(self, matrix: Tensor) -> Tensor:
+        """The matrix with its own part added."""
+        return matrix + self.a @ self.b
+
+
+class AlignedProjections(nn.Module):
+    """One weight for all blocks; each has a low-rank part and a bias of its own (MMRL++)."""
+
+    def __init__(
+        self, layer: nn.Linear, blocks: int, rank: int, generator: torch.Generator
+    ) -> None:
+        super().__init__()
+        sizes, device = layer.weight.shape, layer.weight.device
+        self.weight = nn.Parameter(layer.weight.detach().clone())
+        own = [LowRank(sizes[0], sizes[1], rank, generator).to(device) for _ in range(blocks)]
+        self.own = nn.ModuleList(own)
+        self.bias = nn.ParameterList(layer.bias.detach().clone() for _ in range(blocks))
+
+    def forward(self, tokens: Tensor) -> list[Tensor]:
+        """(n, r) to (n, width) for each block."""
+        parts = zip(self.own, self.bias, strict=True)
+        return [F.linear(tokens, own(self.weight), bias) for own, bias in parts]
+
+
+def fused(own: Tensor, represented: Tensor, alpha: float, rows: Sequence[int]) -> Tensor:
+    """Logits (batch, classes) of both embeddings: for trained classes, whose row is not negative,
+    their mean with weight `alpha` for the class token's, for others the class token's alone."""
+    trained = torch.tensor(rows, dtype=torch.long, device=own.device) >= 0
+    return torch.where(trained, alpha * own + (1 - alpha) * represented, own)
+
+
+def weighted_cross_entropy(
+    own: Tensor, represented: Tensor, labels: Tensor, alpha: float
+) -> Tensor:
+    """a CE + (1 - a) CE' of the logits of both embeddings: losses are weighted, not logits."""
+    return alpha * F.cross_entropy(own, labels) + (1 - alpha) * F.cross_entropy(represented, labels)

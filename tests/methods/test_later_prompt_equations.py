@@ -170,7 +170,7 @@ class PlainMMRL:
         names = [f"space.to_{tower}.{i}" for tower in ("vision", "text") for i in range(3)]
         parts = dict.fromkeys(f"{name}.{part}" for name in names for part in ("weight", "bias"))
         return {
-            "projection": torch.randn(64, 40, generator=generator) / 8,
+            "space.projection.weight": torch.randn(64, 40, generator=generator) / 8,
             "space.tokens": 0.02 * torch.randn(5, 512, generator=generator),
         } | parts
 
@@ -191,7 +191,7 @@ class PlainMMRL:
         return enter
 
     def represent(self, model, p):
-        return p["projection"]
+        return p["space.projection.weight"]
 
     def pair(self, model, p, pixels, names):
         scale = model.logit_scale.exp()
@@ -223,8 +223,8 @@ class PlainMMRLPlusPlus(PlainMMRL):
     def start(self, model):
         generator = torch.Generator().manual_seed(3)
         start = {
-            "projection.a": torch.empty(64, 64).uniform_(-1 / 8, 1 / 8, generator=generator),
-            "projection.b": torch.zeros(64, 40),
+            "space.projection.a": torch.empty(64, 64).uniform_(-1 / 8, 1 / 8, generator=generator),
+            "space.projection.b": torch.zeros(64, 40),
             "space.tokens": 0.02 * torch.randn(5, 512, generator=generator),
         }
         for tower in ("vision", "text"):
@@ -241,7 +241,7 @@ class PlainMMRLPlusPlus(PlainMMRL):
         return F.linear(p["space.tokens"], p[f"{at}.weight"] + low, p[f"{at}.bias.{index}"])
 
     def represent(self, model, p):
-        return model.visual_projection.weight.T + p["projection.a"] @ p["projection.b"]
+        return model.visual_projection.weight.T + p["space.projection.a"] @ p["space.projection.b"]
 
 
 class Merged(PlainCLIP):

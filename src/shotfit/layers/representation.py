@@ -7,12 +7,14 @@ encoder give a second image embedding, through a projection of their own.
 
 import copy
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from shotfit.backbone import Backbone, DeepPrompts
+from shotfit.layers.anchors import cosine_distance
 from shotfit.layers.depth import last_block, scaled_block
 from shotfit.layers.prompt_tokens import random_linear, random_prompts
 
@@ -20,7 +22,8 @@ Pair = tuple[Tensor, Tensor]
 
 
 class RepresentationSpace(nn.Module):
-    """Shared tokens (n, r), and for each upper block of either encoder what it gets of them.
+    """Shared tokens (n, r), for each upper block of either encoder what it gets of them, and the
+    projection of what the image encoder makes of them.
 
     Blocks 6 to 12 of both, or the same share of the shallower one's depth. `projections` makes, of
     a linear layer from r to a width and a number of blocks, the module that gives a list of (n,
@@ -31,8 +34,9 @@ class RepresentationSpace(nn.Module):
     def __init__(
         self,
         backbone: Backbone,
-        projections: Callable[[nn.Linear, int], nn.Module],
         shape: tuple[int, int],
+        projections: Callable[[nn.Linear, int], nn.Module],
+        projection: nn.Module,
         generator: torch.Generator,
         *,
         share: float = 1.0,
@@ -42,19 +46,19 @@ class RepresentationSpace(nn.Module):
         depth = min(len(tower.blocks) for tower in towers)
         self.first, self.share = scaled_block(6, depth) - 1, share
         device = backbone.device
+        self.projection = projection.to(device)
         self.tokens = nn.Parameter(random_prompts(shape, generator, device))
         layers = [random_linear(shape[1], tower.width, generator, device) for tower in towers]
         blocks = last_block(depth) - self.first
         self.to_vision, self.to_text = (projections(layer, blocks) for layer in layers)
 
-    def images(
-        self, backbone: Backbone, pixels: Tensor, project: Callable[[Tensor], Tensor]
-    ) -> Pair:
-        """Unit embeddings of images, (batch, dim) each: that of the class token, and what `project`
-        makes of the mean of the shared ones, (batch, width)."""
+    def images(self, backbone: Backbone, pixels: Tensor) -> Pair:
+        """Unit embeddings of images, (batch, dim) each: that of the class token, and that of the
+        mean of the shared ones."""
         deep = self._entering(self.to_vision)
         embeds, states = backbone.encode_image_and_prompts(pixels, deep)
-        return F.normalize(embeds, dim=-1), F.normalize(project(states.mean(dim=1)), dim=-1)
+        represented = self.projection(states.mean(dim=1), backbone.vision)
+        return F.normalize(embeds, dim=-1), F.normalize(represented, dim=-1)
 
     def texts(self, backbone: Backbone, prompts: Sequence[str]) -> Tensor:
         """Unit embeddings of prompts, (prompts, dim)."""
@@ -63,6 +67,18 @@ class RepresentationSpace(nn.Module):
 
     def _entering(self, project: nn.Module) -> DeepPrompts:
         return DeepPrompts(tuple(project(self.tokens)), self.first, inserted=True, share=self.share)
+
+
+class FreeProjection(nn.Module):
+    """A projection (batch, width) to (batch, dim) of its own, normal at the start (MMRL)."""
+
+    def __init__(self, width: int, dim: int, generator: torch.Generator) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(width**-0.5 * torch.randn(width, dim, generator=generator))
+
+    def forward(self, states: Tensor, tower: Any) -> Tensor:
+        """Projects states; the tower's own projection plays no part."""
+        return states @ self.weight
 
 
 class CopiedProjections(nn.ModuleList):
@@ -91,6 +107,14 @@ class LowRank(nn.Module):
         return matrix + self.a @ self.b
 
 
+class AlignedProjection(LowRank):
+    """The tower's own projection with a low-rank part added (MMRL++)."""
+
+    def forward(self, states: Tensor, tower: Any) -> Tensor:
+        """(batch, width) to (batch, dim)."""
+        return states @ super().forward(tower.projection.weight.T)
+
+
 class AlignedProjections(nn.Module):
     """One weight for all blocks; each has a low-rank part and a bias of its own (MMRL++)."""
 
@@ -110,15 +134,19 @@ class AlignedProjections(nn.Module):
         return [F.linear(tokens, own(self.weight), bias) for own, bias in parts]
 
 
-def fused(own: Tensor, represented: Tensor, alpha: float, rows: Sequence[int]) -> Tensor:
+def fused(logits: Pair, alpha: float, rows: Sequence[int]) -> Tensor:
     """Logits (batch, classes) of both embeddings: for trained classes, whose row is not negative,
     their mean with weight `alpha` for the class token's, for others the class token's alone."""
+    own, represented = logits
     trained = torch.tensor(rows, dtype=torch.long, device=own.device) >= 0
     return torch.where(trained, alpha * own + (1 - alpha) * represented, own)
 
 
-def weighted_cross_entropy(
-    own: Tensor, represented: Tensor, labels: Tensor, alpha: float
+def anchored_loss(
+    logits: Pair, labels: Tensor, anchored: tuple[Pair, Pair], alpha: float, weight: float
 ) -> Tensor:
-    """a CE + (1 - a) CE' of the logits of both embeddings: losses are weighted, not logits."""
-    return alpha * F.cross_entropy(own, labels) + (1 - alpha) * F.cross_entropy(represented, labels)
+    """a CE + (1 - a) CE' + w d + w d': cross-entropies of the logits of both embeddings, and the
+    distances of image and class embeddings from their anchors."""
+    own, represented = (F.cross_entropy(scores, labels) for scores in logits)
+    images, texts = (cosine_distance(*pair) for pair in anchored)
+    return alpha * own + (1 - alpha) * represented + weight * images + weight * texts

@@ -26,18 +26,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from shotfit.config import Count, NotNegative, Share
 from shotfit.data.benchmark.prompts import specific_templates
 from shotfit.data.loading import SupportSet
 from shotfit.data.template import Template
-from shotfit.layers.anchors import cosine_distance
 from shotfit.layers.representation import (
     CopiedProjections,
+    FreeProjection,
     RepresentationSpace,
+    anchored_loss,
     fused,
-    weighted_cross_entropy,
 )
 from shotfit.methods.base import ClassEmbeddings, Method, StepOutput
 from shotfit.methods.published import TaskFacts, TrainConfig, dassl
@@ -83,12 +83,13 @@ class MMRL(Method):
 
     def __init__(self, *args, **options) -> None:
         super().__init__(*args, **options)
-        config, vision, generator = self.config, self.backbone.vision, self.generator
+        config, generator = self.config, self.generator
         self.template = config.template or self.template
-        random = torch.randn(vision.width, self.backbone.dim, generator=generator)
-        self.projection = nn.Parameter(vision.width**-0.5 * random.to(self.backbone.device))
+        projection = FreeProjection(self.backbone.vision.width, self.backbone.dim, generator)
         shape = (config.n_tokens, config.rep_dim)
-        self.space = RepresentationSpace(self.backbone, CopiedProjections, shape, generator)
+        self.space = RepresentationSpace(
+            self.backbone, shape, CopiedProjections, projection, generator
+        )
         # Only training needs the anchors: not registered, so not saved.
         self._anchors: Tensor | None = None
 
@@ -99,7 +100,7 @@ class MMRL(Method):
 
     def encode_images(self, pixels: Tensor) -> Tensor:
         """Unit-norm embeddings of the class token, f."""
-        return self._image_pair(pixels)[0]
+        return self.space.images(self.backbone, pixels)[0]
 
     def encode_classes(self, names: Sequence[str]) -> ClassEmbeddings:
         """Embeds class names, the shared tokens behind the start of each prompt."""
@@ -108,23 +109,20 @@ class MMRL(Method):
 
     def forward(self, pixels: Tensor, classes: ClassEmbeddings) -> Tensor:
         """Logits (batch, classes): of f and g for trained classes, of f for others."""
-        own, represented = (self.score(x, classes.weight) for x in self._image_pair(pixels))
-        return fused(own, represented, self.config.alpha, classes.rows)
+        f, g = self.space.images(self.backbone, pixels)
+        pair = self.score(f, classes.weight), self.score(g, classes.weight)
+        return fused(pair, self.config.alpha, classes.rows)
 
     def loss(self, inputs: Tensor, labels: Tensor, names: Sequence[str]) -> StepOutput:
         """Cross-entropy of f and of g, and the distances of f and t from frozen CLIP's."""
         assert self._anchors is not None, "setup comes before training"
-        texts, images = self.encode_classes(names).weight, self._image_pair(inputs)
+        texts, (f, g) = self.encode_classes(names).weight, self.space.images(self.backbone, inputs)
         with torch.no_grad():
             frozen = super().encode_images(inputs)
-        own, represented = (self.score(x, texts) for x in images)
-        loss = weighted_cross_entropy(own, represented, labels, self.config.alpha)
-        for embeds, anchors in ((images[0], frozen), (texts, self._anchors)):
-            loss = loss + self.config.weight * cosine_distance(embeds, anchors)
-        return StepOutput(loss, fused(own, represented, self.config.alpha, range(len(names))))
-
-    def _image_pair(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
-        return self.space.images(self.backbone, pixels, lambda mean: mean @ self.projection)
+        config, pair = self.config, (self.score(f, texts), self.score(g, texts))
+        anchored = (f, frozen), (texts, self._anchors)
+        loss = anchored_loss(pair, labels, anchored, config.alpha, config.weight)
+        return StepOutput(loss, fused(pair, config.alpha, range(len(names))))
 
     @classmethod
     def published_config(cls, facts: TaskFacts) -> MMRLConfig:

@@ -11,9 +11,8 @@ a s f t + (1 - a) s g t, others by s f t alone.
 
 Deviations: those of MMRL: fp32 (published: mixed precision), the checkpoint's scale, a rule for
 each class instead of the question, image tokens last, towers of fewer than 12 blocks. beta and w
-were published for each dataset, presumably chosen on test images; other data takes 0.9 and 1. In
-cross-dataset transfer the official code gives each target a beta of its own when it tests, which is
-left out. CLIP models only: SigLIP has no image projection P.
+were published for each dataset, presumably chosen on test images; other data takes 0.9 and 1. A
+beta for each target of cross-dataset transfer is left out. SigLIP has no image projection P.
 
 Novel categories: embedded with the same tokens, and compared with f.
 
@@ -32,13 +31,12 @@ from shotfit.config import Count, NotNegative, Share
 from shotfit.data.benchmark.prompts import specific_templates
 from shotfit.data.loading import SupportSet
 from shotfit.data.template import Template
-from shotfit.layers.anchors import cosine_distance
 from shotfit.layers.representation import (
+    AlignedProjection,
     AlignedProjections,
-    LowRank,
     RepresentationSpace,
+    anchored_loss,
     fused,
-    weighted_cross_entropy,
 )
 from shotfit.methods.base import ClassEmbeddings, Method, StepOutput
 from shotfit.methods.published import TaskFacts, TrainConfig, dassl
@@ -94,11 +92,11 @@ class MMRLPlusPlus(Method):
         config, generator = self.config, self.generator
         self.template = config.template or self.template
         sizes = (self.backbone.vision.width, self.backbone.dim, config.projection_rank)
-        self.projection = LowRank(*sizes, generator).to(self.backbone.device)
         self.space = RepresentationSpace(
             self.backbone,
-            partial(AlignedProjections, rank=config.rank, generator=generator),
             (config.n_tokens, config.rep_dim),
+            partial(AlignedProjections, rank=config.rank, generator=generator),
+            AlignedProjection(*sizes, generator),
             generator,
             share=config.beta,
         )
@@ -112,7 +110,7 @@ class MMRLPlusPlus(Method):
 
     def encode_images(self, pixels: Tensor) -> Tensor:
         """Unit-norm embeddings of the class token, f."""
-        return self._image_pair(pixels)[0]
+        return self.space.images(self.backbone, pixels)[0]
 
     def encode_classes(self, names: Sequence[str]) -> ClassEmbeddings:
         """Embeds class names, the shared tokens behind the start of each prompt."""
@@ -121,24 +119,20 @@ class MMRLPlusPlus(Method):
 
     def forward(self, pixels: Tensor, classes: ClassEmbeddings) -> Tensor:
         """Logits (batch, classes): of f and g for trained classes, of f for others."""
-        own, represented = (self.score(x, classes.weight) for x in self._image_pair(pixels))
-        return fused(own, represented, self.config.alpha, classes.rows)
+        f, g = self.space.images(self.backbone, pixels)
+        pair = self.score(f, classes.weight), self.score(g, classes.weight)
+        return fused(pair, self.config.alpha, classes.rows)
 
     def loss(self, inputs: Tensor, labels: Tensor, names: Sequence[str]) -> StepOutput:
         """Cross-entropy of f and of g, and the distances of f and t from frozen CLIP's."""
         assert self._anchors is not None, "setup comes before training"
-        texts, images = self.encode_classes(names).weight, self._image_pair(inputs)
+        texts, (f, g) = self.encode_classes(names).weight, self.space.images(self.backbone, inputs)
         with torch.no_grad():
             frozen = super().encode_images(inputs)
-        own, represented = (self.score(x, texts) for x in images)
-        loss = weighted_cross_entropy(own, represented, labels, self.config.alpha)
-        for embeds, anchors in ((images[0], frozen), (texts, self._anchors)):
-            loss = loss + self.config.weight * cosine_distance(embeds, anchors)
-        return StepOutput(loss, fused(own, represented, self.config.alpha, range(len(names))))
-
-    def _image_pair(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
-        frozen = self.backbone.vision.projection.weight
-        return self.space.images(self.backbone, pixels, lambda x: x @ self.projection(frozen.T))
+        config, pair = self.config, (self.score(f, texts), self.score(g, texts))
+        anchored = (f, frozen), (texts, self._anchors)
+        loss = anchored_loss(pair, labels, anchored, config.alpha, config.weight)
+        return StepOutput(loss, fused(pair, config.alpha, range(len(names))))
 
     @classmethod
     def published_config(cls, facts: TaskFacts) -> MMRLPlusPlusConfig:

@@ -17,6 +17,12 @@ METHODS = {
     "clip_lora": "CLIP-LoRA",
     "mma": "MMA",
     "ivlp": "IVLP",
+    "promptsrc": "PromptSRC",
+    "mmrl": "MMRL",
+    "mmrl_pp": "MMRL++",
+    "tcp": "TCP",
+    "clip_svd": "CLIP-SVD",
+    "clipfit": "CLIPFit",
     "layernorm": "LayerNorm",
     "bitfit": "BitFit",
 }

@@ -17,6 +17,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(shell cat "$(SOURCE)/pyproject.toml" "$(SOURCE)/constraints.txt" | cksum | cut -d' ' -f1)
 export PYTHONDONTWRITEBYTECODE := 1
 RUN := cd "$(SOURCE)" && OMP_NUM_THREADS=1
+# Two processes; a group of tests (`xdist_group`) stays together in one of them.
+PYTEST := "$(BIN)/python" -m pytest -n 2 --dist loadgroup
 
 .PHONY: demo test check setup bench-smoke
 
@@ -27,13 +29,13 @@ test: setup
 	@$(RUN) "$(BIN)/ruff" format --no-cache --check .
 	@$(RUN) "$(BIN)/ruff" check --no-cache .
 	@$(RUN) "$(BIN)/basedpyright" --pythonpath "$(BIN)/python"
-	@$(RUN) "$(BIN)/python" -m pytest
+	@$(RUN) $(PYTEST)
 
 check: setup
 	@$(RUN) "$(BIN)/ruff" format --no-cache --check .
 	@$(RUN) "$(BIN)/ruff" check --no-cache .
 	@$(RUN) "$(BIN)/basedpyright" --pythonpath "$(BIN)/python"
-	@$(RUN) "$(BIN)/python" -m pytest -m "not slow and not network and not gpu and not data"
+	@$(RUN) $(PYTEST) -m "not slow and not network and not gpu and not data"
 
 bench-smoke: setup
 	@$(RUN) "$(BIN)/python" -m pytest tests/apps/test_bench_smoke.py
@@ -59,8 +61,8 @@ dynamics: setup
 	@$(RUN) $(DYNAMICS) --data flags people symbols --seeds 1 2 3 --method layernorm bitfit --lr 5e-4
 	@$(RUN) $(DYNAMICS) --data flags people symbols --seeds 1 2 3 --method lora
 stopping-study: setup
-	@$(RUN) "$(BIN)/python" benchmarks/stopping_study.py
-	@$(RUN) "$(BIN)/python" benchmarks/stopping_policies.py --write docs/stopping.md
+	@$(RUN) PYTHONPATH=benchmarks "$(BIN)/python" -m stopping.study
+	@$(RUN) PYTHONPATH=benchmarks "$(BIN)/python" -m stopping.policies --write docs/stopping.md
 
 # Every core: it measures this machine as a user would have it, with nothing else running.
 .PHONY: bench-speed

@@ -24,11 +24,12 @@ import torch
 from page import put
 
 from shotfit.backbone import Backbone
-from shotfit.data import load_dataset
-from shotfit.data.dataset import make_task
+from shotfit.data.sources import load_dataset
+from shotfit.data.task import make_task
 from shotfit.experiment import support_set, task_facts
 from shotfit.methods import get_method, list_methods
-from shotfit.recipe import named_recipe, plan
+from shotfit.plan import plan
+from shotfit.recipe import named_recipe
 from shotfit.system.memory import kept_memory
 from shotfit.training.loop import train
 
@@ -74,7 +75,7 @@ def one_round(name: str, options: argparse.Namespace) -> dict[str, float]:
         method.setup(support)
     found = {}
     for phase, training in enumerate(trainings):
-        method.begin_phase(phase)
+        method.begin_round(phase)
         few = dataclasses.replace(
             training, iterations=options.iterations, epochs=None, batch_size=options.batch_size
         )

@@ -21,20 +21,21 @@ from typing import Any
 
 import torch
 from page import put
-from stopping_policies import interval
+from stopping.policies import interval
 
 from shotfit.backbone import Backbone
-from shotfit.data import load_dataset
-from shotfit.data.dataset import Task, make_task
-from shotfit.data.loading import SupportSet
+from shotfit.data.sources import load_dataset
 from shotfit.data.sources.demo import list_tasks
+from shotfit.data.support_set import SupportSet
+from shotfit.data.task import Task, make_task
 from shotfit.evaluation.metrics import evaluate
 from shotfit.experiment import environment, support_set, task_facts
 from shotfit.methods import get_method
 from shotfit.methods.base import Method
 from shotfit.methods.linear import LinearClassifier, LinearConfig
 from shotfit.methods.published import TrainConfig
-from shotfit.recipe import Overrides, plan, two_stage
+from shotfit.plan import plan
+from shotfit.recipe import Overrides, two_stage
 from shotfit.system.files import write_atomically
 from shotfit.system.memory import kept_memory
 from shotfit.training.loop import train

@@ -19,9 +19,11 @@ from transformers import (
 
 from shotfit.apps import cli
 from shotfit.backbone import Backbone
-from shotfit.data.dataset import Dataset, Example, make_task
-from shotfit.data.images import ImageSpec
-from shotfit.data.loading import Loading, SupportSet
+from shotfit.data.dataset import Dataset, Example
+from shotfit.data.prefetch import Loading
+from shotfit.data.support_set import SupportSet
+from shotfit.data.task import make_task
+from shotfit.data.transforms import ImageSpec
 
 torch.set_num_threads(1)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from conftest import make_backbone, make_support, shapes_dataset
 
-from shotfit.data.dataset import make_task
+from shotfit.data.task import make_task
 from shotfit.methods import get_method, list_methods
 from shotfit.methods.linear import LinearClassifier
 from shotfit.methods.published import TaskFacts
@@ -33,7 +33,7 @@ def record(name: str) -> str:
     method.setup(support)
     lines = []
     for phase, training in enumerate(method_class.published_training(FACTS)):
-        method.begin_phase(phase)
+        method.begin_round(phase)
         lines += curve(f"phase {phase + 1}", method, support, training)
     if method_class.first_stage:
         method = LinearClassifier(method)

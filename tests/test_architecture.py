@@ -1,6 +1,11 @@
-"""Who may import whom: a file sees only what lies below it, and nothing heavy is loaded early."""
+"""Who may import whom: a file sees only what lies below it, and nothing heavy is loaded early.
+
+`docs/architecture.md` draws the rooms and says what each is for. A room that is not here fails: a
+new one is given its place, and its rule in that page.
+"""
 
 import ast
+import graphlib
 import os
 import subprocess
 import sys
@@ -10,32 +15,74 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "src" / "shotfit"
 
-# From the bottom up; a module may import modules of its own layer and of those above it here.
-LAYERS = [
-    ["__version__", "errors"],
-    ["config", "vocabulary"],
-    ["system"],
-    ["records"],
-    ["data"],
-    ["backbone"],
-    ["layers"],
-    ["methods"],
-    ["training", "evaluation"],
-    ["recipe"],
-    ["experiment"],
-    ["observers"],
-    ["bench", "paper", "report", "classifier", "saving"],
-    ["apps"],
-]
-LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
+# From the bottom up. A room imports from the lines above its own, not from its neighbours.
+ROOMS = """
+    errors
+    config
+    system
+    paper
+    records
+    report
+    data
+    backbone
+    layers
+    methods
+    training evaluation
+    recipe
+    plan
+    adaptation
+    experiment
+    observers saving bench
+    classifier
+    apps
+"""
+# Rooms that see less than all that is below them: what they hold is made from values alone.
+ONLY = {
+    "config": {"errors"},
+    "system": {"errors"},
+    "paper": {"errors"},
+    "records": {"errors", "config", "system"},
+    "report": {"errors", "config", "paper", "records"},
+}
+# The files and folders inside `data`, likewise from the bottom up.
+DATA = """
+    template
+    dataset images image_files
+    task transforms checks
+    benchmark
+    fewshot_lists prefetch
+    support_set
+    sources
+    inputs
+"""
 
 
-def modules():
-    return sorted(p for p in PACKAGE.rglob("*.py") if p.parent != PACKAGE or p.stem[0] != "_")
+def levels(text):
+    return {
+        name: level for level, line in enumerate(text.split("\n")) for name in line.split() if name
+    }
+
+
+LEVEL, DATA_LEVEL = levels(ROOMS), levels(DATA)
+FILES = sorted(
+    path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or path.stem[0] != "_"
+)
+every_file = pytest.mark.parametrize(
+    "path", FILES, ids=lambda path: path.relative_to(PACKAGE).as_posix()
+)
+
+
+def module_of(path):
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return parts[:-1] if parts[-1] == "__init__" else parts
+
+
+MODULES = {module_of(path) for path in FILES}
 
 
 def imports(path):
-    """Modules of ours that a file imports anywhere, type-checking blocks left out."""
+    """Modules of ours that a file imports anywhere, as tuples of their parts; type-checking blocks
+    left out."""
     tree = ast.parse(path.read_text())
     skipped = {
         id(node)
@@ -53,56 +100,117 @@ def imports(path):
         else:
             continue
         for name in names:
-            if name.startswith("shotfit."):
-                yield name.split(".")[1:]
+            parts = tuple(name.split("."))[1:]
+            if name.startswith("shotfit.") and parts[0] != "__version__":
+                yield parts if parts in MODULES else parts[:-1] or parts
 
 
-def room(path):
-    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+def calls(path):
+    """Dotted names that a file calls, such as "torch.device"."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call):
+            yield ast.unparse(node.func)
 
 
-def test_every_room_is_known():
-    assert {room(path) for path in modules()} <= set(LEVEL)
+def top_level_imports(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda p: p.relative_to(PACKAGE).as_posix())
+def test_every_room_has_its_place():
+    assert {module_of(path)[0] for path in FILES} == set(LEVEL)
+    inside = {
+        module_of(path)[1] for path in FILES if module_of(path)[:1] == ("data",) != module_of(path)
+    }
+    assert inside == set(DATA_LEVEL)
+    assert set(ONLY) < set(LEVEL)
+
+
+@every_file
 def test_imports_point_downwards(path):
-    own = LEVEL[room(path)]
-    for names in imports(path):
-        assert LEVEL[names[0]] <= own, f"imports {'.'.join(names)}"
+    own, *inside = module_of(path)
+    for module in imports(path):
+        room = module[0]
+        if own == room == "data":
+            assert len(module) > 1 and inside, "data/__init__.py stands for nothing"
+            below = DATA_LEVEL[module[1]] < DATA_LEVEL[inside[0]]
+            assert below or module[1] == inside[0], f"imports {'.'.join(module)}"
+        elif room != own:
+            assert LEVEL[room] < LEVEL[own], f"imports {'.'.join(module)}"
+            assert room in ONLY.get(own, LEVEL), f"imports {'.'.join(module)}"
 
 
-METHODS = sorted((PACKAGE / "methods").glob("*.py"))
+def test_no_files_import_each_other_in_circles():
+    graph = {module_of(path): set(imports(path)) - {module_of(path)} for path in FILES}
+    graphlib.TopologicalSorter(graph).prepare()
 
 
-@pytest.mark.parametrize("path", METHODS, ids=lambda p: p.stem)
-def test_methods_import_no_other_method(path):
-    allowed = {"base", "published"}
-    for names in imports(path):
-        if names[0] == "methods" and path.stem != "__init__":
-            assert names[1] in allowed, f"imports the method {names[1]}"
+METHODS = [path for path in FILES if path.parent == PACKAGE / "methods"]
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda p: p.relative_to(PACKAGE).as_posix())
+@pytest.mark.parametrize("path", METHODS, ids=lambda path: path.stem)
+def test_methods_see_no_other_method_no_file_and_no_optimiser(path):
+    for module in imports(path):
+        if module[0] == "methods" and path.stem != "__init__":
+            assert module[1] in ("base", "published"), f"imports {'.'.join(module)}"
+    assert not {"open", "print", "torch.device"} & set(calls(path))
+    assert not any(name.startswith("torch.optim") for name in top_level_imports(path))
+
+
+@every_file
+def test_only_an_experiment_picks_devices_and_nobody_seeds_globally(path):
+    picks = {"torch.device", "torch.cuda.is_available"}
+    seeds = {"torch.manual_seed", "random.seed", "np.random.seed"}
+    called = set(calls(path))
+    assert not called & seeds
+    assert module_of(path) == ("experiment",) or not called & picks
+
+
+@every_file
+def test_layers_and_data_stay_what_they_are(path):
+    loaded = set(top_level_imports(path))
+    room = module_of(path)[0]
+    if room == "layers":
+        assert not any(name.startswith("transformers") for name in loaded)
+    if room == "data":
+        assert not any(name.startswith("torch.nn") for name in loaded)
+
+
+@every_file
 def test_files_are_one_idea_each(path):
     assert len(path.read_text().splitlines()) <= 400
+    assert path.stem not in ("utils", "helpers", "common", "misc")
 
 
-def test_help_loads_nothing_heavy():
-    code = (
-        "import sys; from shotfit.apps import cli; "
-        "print([m for m in ('torch', 'transformers', 'numpy', 'matplotlib', 'ray', 'PIL') "
-        "if m in sys.modules])"
-    )
+def loaded_after(code):
+    """Heavy packages that are loaded once `code` has run in a process of its own."""
+    heavy = ("torch", "transformers", "numpy", "matplotlib", "ray", "PIL")
     out = subprocess.run(
-        [sys.executable, "-c", code],
+        [
+            sys.executable,
+            "-c",
+            f"import sys; {code}; print([m for m in {heavy} if m in sys.modules])",
+        ],
         capture_output=True,
         text=True,
         check=True,
         timeout=60,
         env={**os.environ, "PYTHONPATH": str(PACKAGE.parent)},
     )
-    assert out.stdout.strip() == "[]"
+    return set(ast.literal_eval(out.stdout.strip()))
+
+
+def test_help_loads_nothing_heavy():
+    assert loaded_after("from shotfit.apps import cli") == set()
+
+
+def test_reports_are_made_without_torch():
+    rooms = ("paper", "records", "report")
+    names = [".".join(("shotfit", *module)) for module in MODULES if module[0] in rooms]
+    assert not {"torch", "transformers", "ray"} & loaded_after(f"import {', '.join(names)}")
 
 
 def test_front_door_is_small():

@@ -10,24 +10,18 @@ import torch
 from conftest import SPEC, make_backbone, make_support
 from torch import nn
 
+from shotfit.adaptation import adapt
 from shotfit.config import from_dict, to_dict
-from shotfit.data.loading import Loading, SupportSet
+from shotfit.data.prefetch import Loading
+from shotfit.data.support_set import SupportSet
 from shotfit.errors import UsageError
 from shotfit.evaluation.metrics import evaluate
 from shotfit.methods import get_method, list_methods
 from shotfit.methods.base import Method
 from shotfit.methods.linear import LinearClassifier
 from shotfit.methods.published import TaskFacts, TrainConfig
-from shotfit.recipe import (
-    Overrides,
-    Recipe,
-    Stage,
-    adapt,
-    named_recipe,
-    one_stage,
-    plan,
-    two_stage,
-)
+from shotfit.plan import plan
+from shotfit.recipe import Overrides, Recipe, Stage, named_recipe, one_stage, two_stage
 from shotfit.training.loop import train
 
 FACTS = TaskFacts("shapes", "base_to_novel", shots=4, classes=3, images=12)
@@ -60,7 +54,7 @@ def short(name, iterations=3):
 def fit(name, task, iterations=3, **options):
     method, support = build(name, task, **options)
     for phase, config in enumerate(short(name, iterations)):
-        method.begin_phase(phase)
+        method.begin_round(phase)
         for _ in train(method, support, config):
             pass
     method.eval()
@@ -222,7 +216,7 @@ def test_a_budget_that_leaves_a_stage_without_training_is_refused():
 def test_only_what_requires_gradient_changes(name, task):
     method, support = build(name, task)
     for phase, config in enumerate(short(name)):
-        method.begin_phase(phase)
+        method.begin_round(phase)
         before = {key: value.clone() for key, value in method.state_dict().items()}
         trainable = {key for key, p in method.named_parameters() if p.requires_grad}
         for _ in train(method, support, config):
@@ -243,7 +237,7 @@ def test_same_seed_same_curve_and_global_random_state_untouched(name, task):
         method, support = build(name, task)
         curve = []
         for phase, config in enumerate(short(name)):
-            method.begin_phase(phase)
+            method.begin_round(phase)
             curve += [step.loss for step in train(method, support, config)]
         curves.append(curve)
     assert curves[0] == curves[1]
@@ -255,7 +249,7 @@ def test_same_seed_same_curve_and_global_random_state_untouched(name, task):
 def test_the_loss_falls(name, task):
     method, support = build(name, task)
     for phase, config in enumerate(short(name, 40)):
-        method.begin_phase(phase)
+        method.begin_round(phase)
         # A rate at which forty steps on a random tiny model show; the published ones need more.
         config = dataclasses.replace(
             config, lr=max(config.lr, 5e-3), warmup_epochs=0, schedule="constant", batch_size=12
@@ -310,7 +304,7 @@ def test_other_families_or_a_clear_refusal(name, family, task):
         start, plain = (logits_of(m, NAMES) for m in (method, zero_shot))
         assert torch.allclose(start, plain, rtol=1e-4, atol=EPS)
     for phase, config in enumerate(short(name, 2)):
-        method.begin_phase(phase)
+        method.begin_round(phase)
         before = {key: value.clone() for key, value in method.state_dict().items()}
         trainable = {key for key, p in method.named_parameters() if p.requires_grad}
         for _ in train(method, support, config):
@@ -450,7 +444,8 @@ def test_tensors_follow_the_backbone_to_its_device(task, monkeypatch):
             super().__init__(*args, **options)
             self.shift = nn.Parameter(torch.zeros(self.backbone.dim))
 
-    monkeypatch.setattr("shotfit.recipe.get_method", lambda name: Forgetful)
+    for module in ("plan", "adaptation"):
+        monkeypatch.setattr(f"shotfit.{module}.get_method", lambda name: Forgetful)
     backbone = make_backbone().to("meta")
     made = adapt(backbone, make_support(task), one_stage("forgetful"), FACTS)
     assert made.shift.device == backbone.device

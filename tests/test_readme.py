@@ -9,7 +9,7 @@ import pytest
 
 import shotfit.classifier
 from shotfit.apps import cli
-from shotfit.data import load_dataset
+from shotfit.data.sources import load_dataset
 from shotfit.recipe import named_recipe
 
 ROOT = Path(__file__).parent.parent

@@ -16,10 +16,12 @@ from torch import Tensor
 
 from shotfit.apps.cli import app
 from shotfit.backbone import Backbone
-from shotfit.data import load_dataset
-from shotfit.data.dataset import Dataset, Example, Split, make_task
-from shotfit.data.images import ImageSpec
-from shotfit.data.loading import Batch, Loading, SupportSet
+from shotfit.data.dataset import Dataset, Example, Split
+from shotfit.data.prefetch import Batch, Loading
+from shotfit.data.sources import load_dataset
+from shotfit.data.support_set import SupportSet
+from shotfit.data.task import make_task
+from shotfit.data.transforms import ImageSpec
 from shotfit.experiment import Experiment, fit_task
 from shotfit.methods.base import Method
 from shotfit.methods.layernorm import LayerNorm

@@ -7,15 +7,17 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from shotfit.adaptation import adapt
     from shotfit.backbone import Backbone
     from shotfit.classifier import FewShotClassifier
-    from shotfit.data import list_sources, load_dataset
-    from shotfit.data.dataset import Dataset, make_task
+    from shotfit.data.dataset import Dataset
+    from shotfit.data.sources import list_sources, load_dataset
+    from shotfit.data.task import make_task
     from shotfit.errors import DataError, UsageError
     from shotfit.evaluation.metrics import evaluate, harmonic_mean
     from shotfit.experiment import Experiment, run
     from shotfit.methods import get_method, list_methods
-    from shotfit.recipe import Recipe, Stage, adapt, one_stage, two_stage
+    from shotfit.recipe import Recipe, Stage, one_stage, two_stage
     from shotfit.training.loop import train
 
 __version__ = "0.1.0"
@@ -29,14 +31,14 @@ _HOMES = {
     "Recipe": "recipe",
     "Stage": "recipe",
     "UsageError": "errors",
-    "adapt": "recipe",
+    "adapt": "adaptation",
     "evaluate": "evaluation.metrics",
     "get_method": "methods",
     "harmonic_mean": "evaluation.metrics",
     "list_methods": "methods",
-    "list_sources": "data",
-    "load_dataset": "data",
-    "make_task": "data.dataset",
+    "list_sources": "data.sources",
+    "load_dataset": "data.sources",
+    "make_task": "data.task",
     "one_stage": "recipe",
     "run": "experiment",
     "train": "training.loop",

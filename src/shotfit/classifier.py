@@ -12,19 +12,21 @@ import torch
 from torch import Tensor
 
 from shotfit import saving
+from shotfit.adaptation import Observe
 from shotfit.backbone.int8 import quantize
 from shotfit.data.checks import check_names
-from shotfit.data.dataset import Dataset, make_task, select_classes
+from shotfit.data.dataset import Dataset, select_classes
 from shotfit.data.image_files import list_images
 from shotfit.data.images import ImageSource
 from shotfit.data.inputs import as_dataset
-from shotfit.data.loading import Loading, memory_bytes
+from shotfit.data.prefetch import Loading, memory_bytes
+from shotfit.data.task import make_task
 from shotfit.errors import UsageError
 from shotfit.evaluation.inference import Scored, score
 from shotfit.evaluation.metrics import evaluate
 from shotfit.experiment import Experiment, fit_task, pick_device
 from shotfit.methods.base import ClassEmbeddings, Method
-from shotfit.recipe import Observe, Recipe, named_recipe
+from shotfit.recipe import Recipe, named_recipe
 
 Images = ImageSource | Sequence[ImageSource]
 

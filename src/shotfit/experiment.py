@@ -16,18 +16,21 @@ from typing import Any
 import torch
 
 from shotfit import __version__
+from shotfit.adaptation import Observe, adapt
 from shotfit.backbone import Backbone, Hints
 from shotfit.config import digest, to_dict
-from shotfit.data import load_dataset
 from shotfit.data.checks import check_split
-from shotfit.data.dataset import Dataset, Setting, Split, Task, make_task
+from shotfit.data.dataset import Dataset, Split
 from shotfit.data.fewshot_lists import read_fewshot
-from shotfit.data.loading import Loading, SupportSet
+from shotfit.data.prefetch import Loading
+from shotfit.data.sources import load_dataset
+from shotfit.data.support_set import SupportSet
+from shotfit.data.task import Setting, Task, make_task
 from shotfit.errors import UsageError
 from shotfit.evaluation.metrics import evaluate
 from shotfit.methods.base import Method
 from shotfit.methods.published import TaskFacts
-from shotfit.recipe import Observe, Recipe, adapt, two_stage
+from shotfit.recipe import Recipe, two_stage
 from shotfit.records import Record
 from shotfit.system.memory import kept_memory, peak_memory_bytes, reset_peak_memory
 from shotfit.training.loop import TrainStep
@@ -251,7 +254,7 @@ class _Log:
         self.count += 1
         while len(self.trainable) <= stage:
             self.trainable.append(0)
-        # The most over a stage: what trains may differ between its phases.
+        # The most over a stage: what trains may differ between its rounds.
         self.trainable[stage] = max(self.trainable[stage], trainable_parameters(method))
         every = max(1, step.total // 200)
         if step.iteration == 1 or step.iteration % every == 0 or step.iteration == step.total:

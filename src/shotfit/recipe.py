@@ -1,28 +1,16 @@
-"""Stages in order: what to train, for how long, and what follows it."""
+"""Recipes: stages in order, as values, and the words that users have for them."""
 
 import dataclasses
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-import torch
-
-from shotfit.backbone import Backbone
 from shotfit.config import Count, from_dict, override
-from shotfit.data.loading import SupportSet
 from shotfit.errors import UsageError, unknown_name
 from shotfit.methods import get_method, list_methods
-from shotfit.methods.base import Method
-from shotfit.methods.linear import LinearClassifier, LinearConfig
-from shotfit.methods.published import TaskFacts, TrainConfig
-from shotfit.training.loop import TrainStep, total_iterations, train
-from shotfit.training.stopping import AUTO, MAX_FRACTION, FirstStage, StoppingRule
-
-IMAGENET_EPOCHS = 10
-
-Observe = Callable[[Method, int, TrainStep], None]
-"""Called after every update with the method, the number of the stage, and the step."""
+from shotfit.methods.linear import LinearConfig
+from shotfit.methods.published import TrainConfig
 
 
 @dataclass(frozen=True)
@@ -33,6 +21,11 @@ class Stage:
     options: dict[str, Any] = field(default_factory=dict)
     training: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def sets_lr(self) -> bool:
+        """Whether it names a learning rate, which is then meant as it is given."""
+        return "lr" in self.training
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -40,7 +33,7 @@ class Recipe:
 
     The two-stage budget is `iters_per_shot` (M) times the shots, `first_fraction` (alpha) of it for
     the first stage; None takes the first stage's own (0.6, for LoRA and prompts 0.3), and "auto"
-    decides it from the support set (`stopping.AUTO`). With
+    decides it from the support set (`training.stopping.AUTO`). With
     `budget="published"` a method alone trains for its published updates. As a first stage, a
     method published in epochs keeps alpha of those (paper, appendix on prompt learning), and one
     published in iterations gets alpha of the two-stage budget. With "shared" every method gets
@@ -145,172 +138,3 @@ def named_recipe(name: str, **options: Any) -> Recipe:
     if first or key not in list_methods():
         raise unknown_name("method", name, ["2sfs", *list_methods(), *FORMS])
     return one_stage(key, **options)
-
-
-def adapt(
-    backbone: Backbone,
-    support: SupportSet,
-    recipe: Recipe,
-    facts: TaskFacts,
-    *,
-    validation: SupportSet | None = None,
-    generator: torch.Generator | None = None,
-    observe: Observe | None = None,
-) -> Method:
-    """The method that the stages of `recipe` make of `backbone`, in evaluation mode.
-
-    The backbone is changed and belongs to the method from then on. Test data has no way in.
-
-    Raises:
-        UsageError: for a recipe that makes no sense (see `plan`).
-    """
-    rule: StoppingRule | None = None
-    share = 0.0
-    if recipe.first_fraction == "auto":
-        rule = AUTO()
-        share = rule.fraction(_first_stage(recipe, facts, backbone, support))
-        recipe = dataclasses.replace(recipe, first_fraction=share)
-    method: Method | None = None
-    for number in range(len(plan(recipe, facts))):
-        # Planned anew for every stage: the first may end before its time and leave more to the
-        # second.
-        stage, config, trainings = plan(recipe, facts)[number]
-        if method is None:
-            made = get_method(stage.method)(backbone, config, support.split.template, generator)
-            # A new method need not think of devices when it makes its tensors.
-            method = made.to(backbone.device)
-        else:
-            method = LinearClassifier(method, config)
-        method.setup(support)
-        method.trained_names = tuple(support.classnames)
-        for phase, training in enumerate(trainings):
-            method.begin_phase(phase)
-            # A rate that the user gave is meant as given.
-            if "lr" not in stage.training:
-                training = method.suited(training)
-            for step in train(method, support, training):
-                if observe is not None:
-                    observe(method, number, step)
-                if rule is not None and number == 0 and rule.stop(method, step):
-                    share *= (step.iteration + 0.5) / step.total
-                    recipe = dataclasses.replace(recipe, first_fraction=share)
-                    break
-        method.eval()
-        with torch.no_grad():
-            method.finish(support, validation)
-    assert method is not None
-    return method
-
-
-Plan = tuple[Stage, Any, tuple[TrainConfig, ...]]
-
-
-def plan(recipe: Recipe, facts: TaskFacts) -> tuple[Plan, ...]:
-    """Every stage with its complete config and training, before anything is loaded.
-
-    Raises:
-        UsageError: for an unknown method or option, a second stage over a method that trains
-            nothing shared, or a fraction outside (0, 1).
-
-    With the fraction "auto" it is the plan of the longest first stage that may be chosen.
-    """
-    stages = list(recipe.stages)
-    if not 1 <= len(stages) <= 2:
-        raise UsageError(f"A recipe has one or two stages, got {len(stages)}.")
-    first = stages[0]
-    method = get_method(first.method)
-    config = override(method.published_config(facts), first.options)
-    total = recipe.iters_per_shot * facts.shots
-    trainings = method.training_for(facts, config)
-    if first.method == "linear":
-        raise UsageError("The linear classifier is a second stage; put a method before it.")
-    if len(stages) == 1:
-        if recipe.budget == "shared":
-            trainings = _spread(trainings, total)
-        return ((first, config, _overridden(trainings, first.training)),)
-    second = stages[1]
-    if second.method != "linear":
-        raise UsageError("The second stage of a recipe is 'linear'.")
-    if not method.first_stage:
-        raise UsageError(
-            f"{first.method!r} trains nothing that classes share, so it cannot be a first stage."
-        )
-    fraction = method.first_fraction if recipe.first_fraction is None else recipe.first_fraction
-    if fraction == "auto":
-        fraction = MAX_FRACTION
-    if not 0 < fraction < 1:
-        raise UsageError(f"first_fraction must lie between 0 and 1, got {fraction}.")
-    iterations = int(total * fraction)
-    if recipe.budget == "shared" or all(t.epochs is None for t in trainings):
-        trainings = _spread(trainings, iterations)
-    else:
-        trainings = _shortened(trainings, facts, fraction)
-    linear = override(LinearConfig(), second.options)
-    rest = TrainConfig(iterations=total - iterations)
-    return (
-        (first, config, _overridden(trainings, first.training)),
-        (second, linear, _overridden((rest,), second.training)),
-    )
-
-
-def _first_stage(
-    recipe: Recipe, facts: TaskFacts, backbone: Backbone, support: SupportSet
-) -> FirstStage:
-    """What a stopping rule is shown."""
-    stage, config, trainings = plan(recipe, facts)[0]
-    if len(recipe.stages) != 2:
-        raise UsageError("first_fraction='auto' shares a budget between two stages; there is one.")
-    if len(trainings) != 1:
-        raise UsageError(
-            f"{stage.method!r} trains in {len(trainings)} phases, which first_fraction='auto' "
-            "cannot cut; give a number."
-        )
-    return FirstStage(stage.method, config, trainings[0], backbone, support)
-
-
-def _spread(trainings: tuple[TrainConfig, ...], total: int) -> tuple[TrainConfig, ...]:
-    """The phases with `total` iterations shared among them.
-
-    Raises:
-        UsageError: when a phase would be left without any.
-    """
-    if total < len(trainings):
-        raise UsageError(
-            f"The budget leaves {total} iterations for {len(trainings)} phase(s) of training: give "
-            "more iterations per shot (M), more shots, or another share (alpha)."
-        )
-    shares = [total // len(trainings) + (n < total % len(trainings)) for n in range(len(trainings))]
-    return tuple(
-        dataclasses.replace(training, iterations=share, epochs=None)
-        for training, share in zip(trainings, shares, strict=True)
-    )
-
-
-def _shortened(
-    trainings: tuple[TrainConfig, ...], facts: TaskFacts, fraction: float
-) -> tuple[TrainConfig, ...]:
-    """The phases with the given fraction of their published updates, on ImageNet of ten epochs at
-    most (paper, appendix on prompt learning)."""
-    capped = trainings
-    if facts.benchmark == "imagenet":
-        capped = tuple(
-            dataclasses.replace(t, epochs=min(t.epochs, IMAGENET_EPOCHS)) if t.epochs else t
-            for t in trainings
-        )
-    return tuple(
-        dataclasses.replace(
-            training,
-            iterations=max(1, int(total_iterations(training, facts.images) * fraction)),
-            epochs=None,
-        )
-        for training in capped
-    )
-
-
-def _overridden(
-    trainings: tuple[TrainConfig, ...], changes: Mapping[str, Any]
-) -> tuple[TrainConfig, ...]:
-    if "epochs" in changes or "iterations" in changes:
-        cleared = {"epochs": None, "iterations": None, **changes}
-        return tuple(override(training, cleared) for training in trainings)
-    return tuple(override(training, changes) for training in trainings)

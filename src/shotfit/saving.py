@@ -21,6 +21,7 @@ from shotfit.experiment import Experiment, pick_device
 from shotfit.methods import get_method
 from shotfit.methods.base import Method
 from shotfit.methods.linear import LinearClassifier
+from shotfit.system.files import folder_written_whole
 
 FORMAT = 1
 CONFIG, WEIGHTS, CARD = "shotfit.json", "model.safetensors", "README.md"
@@ -56,14 +57,8 @@ def save(fitted: Fitted, folder: Path) -> Path:
     folder = folder.expanduser()
     check_target(folder)
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        # Written beside its place and then renamed, so that no crash leaves half a classifier.
-        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".shotfit-") as scratch:
-            made = Path(scratch) / "made"
+        with folder_written_whole(folder) as made:
             _write(fitted, made, _model_folder(fitted.method.backbone, folder))
-            if folder.exists():
-                folder.rename(Path(scratch) / "previous")
-            made.rename(folder)
     except OSError as error:
         raise DataError(f"Cannot write {folder}: {error}") from error
     return folder
@@ -163,7 +158,7 @@ def push(fitted: Fitted, repository: str, *, private: bool) -> str:
     import huggingface_hub
 
     with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch) / "classifier"
+        folder = Path(scratch)
         _write(fitted, folder, None)
         api = huggingface_hub.HfApi()
         url = api.create_repo(repository, private=private, exist_ok=True)
@@ -195,7 +190,6 @@ def _model_folder(backbone: Backbone, folder: Path) -> str | None:
 
 
 def _write(fitted: Fitted, folder: Path, model_folder: str | None) -> None:
-    folder.mkdir()
     method = fitted.method
     safetensors.torch.save_file(method.learned_state(), folder / WEIGHTS)
     files = {WEIGHTS: _sha256(folder / WEIGHTS)}

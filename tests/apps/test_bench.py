@@ -41,7 +41,7 @@ def test_a_failed_run_is_told_and_the_exit_code_is_one(shotfit, grid, monkeypatc
         raise FloatingPointError("the loss is nan")
 
     with monkeypatch.context() as patch:
-        patch.setattr("shotfit.bench.grid.run", broken)
+        patch.setattr("shotfit.bench.runner.run", broken)
         code, out, err = shotfit(*grid)
     assert code == 1
     assert "0 of 4 runs done" in out

@@ -15,6 +15,7 @@ SOURCE = Path(__file__).parents[2] / "src"
 PATIENCE = 600
 
 
+@pytest.mark.xdist_group("machine")
 @pytest.mark.slow
 def test_a_killed_grid_is_resumed(checkpoint, tmp_path):
     pytest.importorskip("ray")

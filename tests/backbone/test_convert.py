@@ -13,7 +13,7 @@ from torch import nn
 
 from shotfit.backbone import Backbone
 from shotfit.backbone.convert.clip import Source, _heads, convert
-from shotfit.data.images import CLIP_MEAN
+from shotfit.data.transforms import CLIP_MEAN
 from shotfit.errors import DataError, UsageError
 
 WIDTH, TEXT_WIDTH, DIM, SIDE, PATCH, LENGTH = 128, 64, 24, 32, 8, 20

@@ -14,9 +14,10 @@ def main(checkpoint: str, folder: str) -> None:
     os.environ.update(RAY_USAGE_STATS_ENABLED="0", RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO="0")
     from ray.cluster_utils import Cluster
 
-    from shotfit.bench.grid import expand, run_all
-    from shotfit.bench.on_ray import RayOptions
+    from shotfit.bench.grid import expand
+    from shotfit.bench.runner import run_all
     from shotfit.recipe import Overrides
+    from shotfit.system.ray_cluster import RayOptions
 
     grid = expand(
         ["2sfs", "zero_shot"],

@@ -11,20 +11,21 @@ from torch import nn
 from typer.testing import CliRunner
 
 from shotfit.apps.cli import app
-from shotfit.bench.ablation import kept_gain, second_stage_gain, sweep_runs, tabulate
-from shotfit.bench.dynamics import alone, load, phase_break, record_path, trace, trace_kept
-from shotfit.data.dataset import make_task
+from shotfit.bench.ablation import load_or_measure_gain, second_stage_gain, sweep_runs, tabulate
+from shotfit.bench.dynamics import curve_path, dynamics_recipe, load_or_trace, trace
+from shotfit.data.task import make_task
 from shotfit.errors import DataError, UsageError
 from shotfit.experiment import Experiment, fit_task
 from shotfit.methods import get_method, list_methods
 from shotfit.recipe import two_stage
 from shotfit.records import Record
+from shotfit.records.dynamics import DynamicsPoint, read_dynamics
 from shotfit.report.figures.studies import plot_dynamics, plot_gain, plot_sweep
-from shotfit.report.phases import DynamicsPoint, mean_points, smooth
+from shotfit.report.phases import mean_points, phase_break, smooth
 
 
 def study(method="layernorm", iterations=6, **changes):
-    values = {"data": {"name": "shapes"}, "recipe": alone(method, iterations)}
+    values = {"data": {"name": "shapes"}, "recipe": dynamics_recipe(method, iterations)}
     return Experiment(**{**values, **changes})
 
 
@@ -67,7 +68,8 @@ def test_looking_keeps_mode_and_generator_of_a_method_with_dropout(dataset, monk
             keep = torch.rand(embeds.shape, generator=self.generator) > 0.25
             return nn.functional.normalize(embeds * keep, dim=-1)
 
-    monkeypatch.setattr("shotfit.recipe.get_method", lambda name: Noisy)
+    for module in ("plan", "adaptation"):
+        monkeypatch.setattr(f"shotfit.{module}.get_method", lambda name: Noisy)
     state, python_state = torch.get_rng_state(), random.getstate()
     losses = []
     for every in (1, 100):
@@ -99,24 +101,24 @@ def test_first_point_is_zero_shot(dataset):
 
 def test_curves_are_kept_whole_and_not_run_twice(dataset, tmp_path):
     experiment = study()
-    path = record_path(tmp_path, experiment, 2)
+    path = curve_path(tmp_path, experiment, 2)
 
     def interrupt(method, stage, step):
         if step.iteration == 3:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        trace_kept(
+        load_or_trace(
             experiment, 2, tmp_path, dataset=dataset, backbone=make_backbone(), observe=interrupt
         )
     assert list(tmp_path.iterdir()) == []
-    first, ran = trace_kept(experiment, 2, tmp_path, dataset=dataset, backbone=make_backbone())
+    first, ran = load_or_trace(experiment, 2, tmp_path, dataset=dataset, backbone=make_backbone())
     assert ran
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
-    again, ran = trace_kept(experiment, 2, tmp_path)
+    again, ran = load_or_trace(experiment, 2, tmp_path)
     assert not ran
     assert again == first
-    assert record_path(tmp_path, experiment, 3) != path
+    assert curve_path(tmp_path, experiment, 3) != path
 
 
 def test_a_foreign_or_broken_file_is_refused(tmp_path):
@@ -124,7 +126,7 @@ def test_a_foreign_or_broken_file_is_refused(tmp_path):
     for text, message in (("{", "no learning dynamics"), ('{"schema": 99}', "format 99")):
         path.write_text(text)
         with pytest.raises(DataError, match=message):
-            load(path)
+            read_dynamics(path)
 
 
 def test_what_has_no_dynamics_is_refused(dataset):
@@ -251,13 +253,17 @@ def test_a_table_of_a_sweep_has_what_was_finished():
 
 def test_gain_measures_the_first_stage_as_if_it_were_alone(dataset, tmp_path):
     gain = second_stage_gain(small(), dataset=dataset, backbone=make_backbone())
-    first = small(recipe=alone("layernorm", int(0.6 * 12)))
+    first = small(recipe=dynamics_recipe("layernorm", int(0.6 * 12)))
     curve = trace(first, 7, dataset=dataset, backbone=make_backbone())
     assert gain.after_first["base"] == pytest.approx(curve.points[-1].base, abs=1e-3)
     assert gain.after_first["novel"] == pytest.approx(curve.points[-1].novel, abs=1e-3)
-    kept, ran = kept_gain(small(), tmp_path, dataset=dataset, backbone=make_backbone())
+    kept, ran = load_or_measure_gain(small(), tmp_path, dataset=dataset, backbone=make_backbone())
     assert ran
-    assert kept_gain(small(), tmp_path)[0].after_first == kept.after_first == gain.after_first
+    assert (
+        load_or_measure_gain(small(), tmp_path)[0].after_first
+        == kept.after_first
+        == gain.after_first
+    )
     with pytest.raises(UsageError, match="two stages"):
         second_stage_gain(study(), dataset=dataset)
 

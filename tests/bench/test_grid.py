@@ -10,17 +10,19 @@ from pathlib import Path
 
 import pytest
 
-import shotfit.bench.grid
+import shotfit.bench.runner
 from shotfit.apps.arguments import spread
 from shotfit.bench.cost import check_runs, estimate_runs
-from shotfit.bench.grid import Overrides, _isolated, expand, run_all
-from shotfit.bench.on_ray import RayOptions
-from shotfit.data import load_dataset
-from shotfit.data.dataset import sample_shots
+from shotfit.bench.grid import expand
+from shotfit.bench.runner import _isolated, run_all
 from shotfit.data.fewshot_lists import write_fewshot
+from shotfit.data.sources import load_dataset
+from shotfit.data.task import sample_shots
 from shotfit.errors import DataError, UsageError
 from shotfit.experiment import run
+from shotfit.recipe import Overrides
 from shotfit.records import Record, load_records, read_record, record_path, write_record
+from shotfit.system.ray_cluster import RayOptions
 
 METHODS = ["2sfs", "zero_shot"]
 FEW = Overrides({"iters_per_shot": 2})
@@ -58,7 +60,7 @@ def test_a_record_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatc
     def full(*_):
         raise OSError("no space left")
 
-    monkeypatch.setattr("shotfit.records.os.fsync", full)
+    monkeypatch.setattr("shotfit.system.files.os.fsync", full)
     with pytest.raises(DataError, match="no space left"):
         write_record(tmp_path, record(dataset="new"))
     assert read_record(path).dataset == "old"
@@ -144,7 +146,7 @@ def test_checks_find_missing_data_and_bad_options_beforehand(tmp_path):
 
 
 def test_a_grid_runs_once_and_continues_after_an_interruption(grid, tmp_path, monkeypatch):
-    real, calls = shotfit.bench.grid.run, []
+    real, calls = shotfit.bench.runner.run, []
 
     def interrupted(experiment, **options):
         calls.append(experiment.id)
@@ -152,7 +154,7 @@ def test_a_grid_runs_once_and_continues_after_an_interruption(grid, tmp_path, mo
             raise KeyboardInterrupt
         return real(experiment, **options)
 
-    monkeypatch.setattr(shotfit.bench.grid, "run", interrupted)
+    monkeypatch.setattr(shotfit.bench.runner, "run", interrupted)
     with pytest.raises(KeyboardInterrupt):
         list(run_all(grid, tmp_path))
     assert [r.status for r in load_records(tmp_path)] == ["done"] * 3
@@ -176,7 +178,7 @@ def test_failed_runs_are_recorded_and_retried_when_asked(grid, tmp_path, monkeyp
         raise FloatingPointError("the loss is nan")
 
     with monkeypatch.context() as patch:
-        patch.setattr(shotfit.bench.grid, "run", broken)
+        patch.setattr(shotfit.bench.runner, "run", broken)
         steps = list(run_all(grid[:2], tmp_path))
     assert (steps[-1].done, steps[-1].failed) == (0, 2)
     kept = read_record(record_path(tmp_path, grid[0].id))
@@ -264,12 +266,13 @@ def test_a_worker_on_ray_without_a_gpu_of_its_own_leaves_it_alone(
 ):
     works = []
     monkeypatch.setattr(
-        "shotfit.bench.grid.run_on_ray", lambda runs, work, *_: works.append(work) or iter([])
+        "shotfit.bench.runner.run_on_ray", lambda runs, work, *_: works.append(work) or iter([])
     )
     list(run_all(grid, tmp_path, executor="ray", device=wish, ray=RayOptions(gpus=gpus)))
     assert works[0].keywords["device"] == device
 
 
+@pytest.mark.xdist_group("machine")
 @pytest.mark.slow
 def test_a_grid_survives_the_loss_of_a_node(grid, checkpoint, tmp_path):
     pytest.importorskip("ray")

@@ -16,8 +16,8 @@ from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from shotfit.backbone import Backbone
-from shotfit.data import load_dataset
-from shotfit.data.images import ImageSpec
+from shotfit.data.sources import load_dataset
+from shotfit.data.transforms import ImageSpec
 from shotfit.methods.layernorm import LayerNorm
 
 TINY = SHAPES["tiny"]
@@ -125,6 +125,7 @@ def test_first_classes():
 PAGE = "# Title\n\n<!-- speed -->\nout of date\n<!-- /speed -->\nrest\n"
 
 
+@pytest.mark.xdist_group("machine")
 def test_every_case_runs_and_is_shown(tmp_path, capsys):
     results, page, picture = tmp_path / "speed", tmp_path / "page.md", tmp_path / "figure.png"
     page.write_text(PAGE)

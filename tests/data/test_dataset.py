@@ -12,11 +12,15 @@ import torch
 from conftest import SPEC, make_support, shapes_dataset
 from PIL import Image, ImageOps
 
-from shotfit.data import load_dataset, locate
 from shotfit.data.checks import check_split
-from shotfit.data.dataset import Dataset, Example, make_task, sample_shots, split_base_novel
-from shotfit.data.images import augment, draw_crop, open_image, prepare
-from shotfit.data.loading import Loading, SupportSet
+from shotfit.data.dataset import Dataset, Example
+from shotfit.data.images import open_image
+from shotfit.data.inputs import locate
+from shotfit.data.prefetch import Loading
+from shotfit.data.sources import load_dataset
+from shotfit.data.support_set import SupportSet
+from shotfit.data.task import make_task, sample_shots, split_base_novel
+from shotfit.data.transforms import augment, draw_crop, prepare
 from shotfit.errors import DataError, UsageError
 
 
@@ -284,7 +288,7 @@ def test_crops_stay_inside_and_cover_the_scale():
 
 
 def test_augmentation_mirrors():
-    from shotfit.data.images import Crop
+    from shotfit.data.transforms import Crop
 
     image = Image.fromarray(np.arange(48, dtype=np.uint8).reshape(4, 4, 3))
     straight = augment(image, Crop((0, 0, 4, 4), False), SPEC)

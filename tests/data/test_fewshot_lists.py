@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from shotfit.data.benchmark.facts import find_benchmark
-from shotfit.data.dataset import Dataset, Example, make_task, sample_shots
+from shotfit.data.dataset import Dataset, Example
 from shotfit.data.fewshot_lists import (
     fewshot_path,
     list_hash,
@@ -19,6 +19,7 @@ from shotfit.data.fewshot_lists import (
     write_fewshot,
 )
 from shotfit.data.sources.coop import load
+from shotfit.data.task import make_task, sample_shots
 from shotfit.errors import DataError
 
 

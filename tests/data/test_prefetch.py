@@ -13,24 +13,13 @@ import torch
 from conftest import SPEC, make_backbone
 from PIL import Image
 
-from shotfit.data import load_dataset
-from shotfit.data.dataset import Example, Split, make_task
-from shotfit.data.images import (
-    CROP_SCALE,
-    draft_side,
-    draft_side_of_crops,
-    draw_crop,
-    open_image,
-    prepare,
-)
-from shotfit.data.loading import (
-    Loading,
-    SupportSet,
-    ahead,
-    memory_bytes,
-    plain_batches,
-    prepared_batches,
-)
+from shotfit.data.dataset import Example, Split
+from shotfit.data.images import open_image
+from shotfit.data.prefetch import Loading, ahead, memory_bytes, plain_batches, prepared_batches
+from shotfit.data.sources import load_dataset
+from shotfit.data.support_set import SupportSet
+from shotfit.data.task import make_task
+from shotfit.data.transforms import CROP_SCALE, draft_side, draft_side_of_crops, draw_crop, prepare
 from shotfit.errors import DataError, UsageError
 from shotfit.experiment import Experiment
 from shotfit.methods import get_method
@@ -86,7 +75,7 @@ def test_the_budget_of_memory_is_kept_and_what_is_kept_is_not_decoded_again(
 ):
     opened = []
     monkeypatch.setattr(
-        "shotfit.data.loading.open_image",
+        "shotfit.data.support_set.open_image",
         lambda *a, **k: opened.append(a[1]) or open_image(*a, **k),
     )
     images = support(Loading(memory, workers=4, prefetch=0))
@@ -107,7 +96,8 @@ def test_no_more_images_are_decoded_at_a_time_than_there_are_threads(monkeypatch
         weakref.finalize(image, alive.pop)
         return image
 
-    monkeypatch.setattr("shotfit.data.loading.open_image", counted)
+    for opener in ("support_set", "prefetch"):
+        monkeypatch.setattr(f"shotfit.data.{opener}.open_image", counted)
     with support(Loading(memory=0, workers=2), photos(24)) as images:
         images.decode()
         next(images.batches(24))
@@ -184,7 +174,7 @@ def test_what_comes_first_in_a_folder_does_not_decide_for_the_rest(first):
 def test_a_folder_of_tiny_images_is_prepared_where_it_is_asked_for(monkeypatch):
     where = set()
     monkeypatch.setattr(
-        "shotfit.data.loading.open_image",
+        "shotfit.data.prefetch.open_image",
         lambda *a, **k: where.add((a[1], threading.current_thread().name)) or open_image(*a, **k),
     )
     images = ((photo(0, (40, 30)), f"{number}") for number in range(9))

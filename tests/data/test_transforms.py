@@ -12,9 +12,10 @@ from PIL import Image
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
 
-from shotfit.backbone import _image_spec
-from shotfit.data import images
-from shotfit.data.images import ImageSpec, draw_crop, open_image, prepare
+from shotfit.backbone.hub import read_image_spec
+from shotfit.data import transforms
+from shotfit.data.images import open_image
+from shotfit.data.transforms import ImageSpec, draw_crop, prepare
 from shotfit.system.memory import MB, peak_memory_bytes, reset_peak_memory
 
 SIZES = [(224, 224), (301, 199), (57, 333), (31, 32), (1, 40), (40, 1), (225, 224)]
@@ -30,7 +31,7 @@ PROCESSORS = {
 @pytest.mark.parametrize("name", PROCESSORS)
 def test_pixels_are_bit_identical(name, mode, tmp_path):
     PROCESSORS[name].save_pretrained(tmp_path)
-    spec = _image_spec(tmp_path)
+    spec = read_image_spec(tmp_path)
     stream = np.random.default_rng(0)
     for width, height in SIZES:
         array = stream.integers(0, 256, (height, width, 4), dtype=np.uint8)
@@ -46,9 +47,9 @@ def test_pixels_are_bit_identical(name, mode, tmp_path):
 def test_the_ends_that_are_cut_off_before_resizing_do_not_matter(size, monkeypatch):
     noise = np.random.default_rng(0).integers(0, 256, (size[1], size[0], 3), dtype=np.uint8)
     image, spec = Image.fromarray(noise), ImageSpec(32, 40)
-    monkeypatch.setattr(images, "LONGEST", 1000)
+    monkeypatch.setattr(transforms, "LONGEST", 1000)
     expected = prepare(image, spec)
-    monkeypatch.setattr(images, "LONGEST", 50)
+    monkeypatch.setattr(transforms, "LONGEST", 50)
     found = prepare(image, spec)
     # One of 255 levels: the same sums are rounded elsewhere.
     assert np.abs(found - expected).max() * min(spec.std) * 255 < 1.1
@@ -80,7 +81,7 @@ def test_siglip_facts(tmp_path):
     facts = {"size": {"height": 256, "width": 256}, "resample": 2, "do_resize": True}
     facts |= {"image_mean": [0.5] * 3, "image_std": [0.5] * 3}
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(facts))
-    spec = _image_spec(tmp_path)
+    spec = read_image_spec(tmp_path)
     assert (spec.size, spec.resize, spec.square, spec.resample) == (256, 256, True, 2)
     assert spec.mean == spec.std == (0.5, 0.5, 0.5)
 

@@ -8,11 +8,13 @@ from conftest import make_backbone
 from torch.nn import functional as F
 from written_out_clip import NAMES, PlainCLIP, fixed_support, pictures
 
+from shotfit.adaptation import adapt
 from shotfit.errors import UsageError
 from shotfit.layers.ensembles import IMAGENET_TEMPLATES
 from shotfit.methods import get_method
 from shotfit.methods.published import TaskFacts, TrainConfig
-from shotfit.recipe import Recipe, Stage, adapt, plan
+from shotfit.plan import plan
+from shotfit.recipe import Recipe, Stage
 from shotfit.training.loop import total_iterations, train
 
 CLASSES = len(NAMES)

@@ -17,7 +17,8 @@ from shotfit.layers.depth import last_block, scaled_block
 from shotfit.layers.ensembles import DIVERSE_TEMPLATES
 from shotfit.methods import get_method
 from shotfit.methods.published import TaskFacts, TrainConfig
-from shotfit.recipe import Overrides, one_stage, plan, two_stage
+from shotfit.plan import plan
+from shotfit.recipe import Overrides, one_stage, two_stage
 from shotfit.training.loop import learning_rate, total_iterations, updates_per_epoch
 
 METHODS = ("promptsrc", "clip_svd", "mmrl", "mmrl_pp", "tcp", "clipfit")

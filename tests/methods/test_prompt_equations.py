@@ -262,7 +262,7 @@ def test_plot_first_phase_trains_visual_prompts_on_both_logits():
     method, model = build("plot_pp", FACTS), tiny_clip().requires_grad_(False)
     plain = PlainPLOT()
     plain.pooled = True
-    method.begin_phase(0)
+    method.begin_round(0)
     pixels, labels = batch(0)
     mine = {"ctx": method.ctx.detach(), "vision_ctx": method.vision_ctx.detach().requires_grad_()}
     output = method.loss(pixels, labels, NAMES)
@@ -272,7 +272,7 @@ def test_plot_first_phase_trains_visual_prompts_on_both_logits():
     (expected,) = torch.autograd.grad(F.cross_entropy(logits, labels), mine["vision_ctx"])
     same(method.vision_ctx.grad, expected)
     assert method.ctx.grad is None
-    method.begin_phase(1)
+    method.begin_round(1)
     assert method.ctx.requires_grad
 
 

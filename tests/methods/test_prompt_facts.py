@@ -6,12 +6,14 @@ from conftest import VOCABULARY, WordTokenizer, make_backbone
 from published_shapes import vit_b16, vit_l14
 
 from shotfit.config import override
-from shotfit.data.benchmark.prompts import benchmark_key, published_prompts
+from shotfit.data.benchmark.facts import benchmark_key
+from shotfit.data.benchmark.prompts import published_prompts
 from shotfit.errors import DataError, UsageError
 from shotfit.layers.prompt_tokens import phrase_embeddings, text_context
 from shotfit.methods import get_method
 from shotfit.methods.published import TaskFacts
-from shotfit.recipe import Overrides, one_stage, plan, two_stage
+from shotfit.plan import plan
+from shotfit.recipe import Overrides, one_stage, two_stage
 from shotfit.training.loop import total_iterations
 
 PROMPTS = ("coop", "cocoop", "kgcoop", "prograd", "ivlp", "maple", "plot_pp")

@@ -3,8 +3,7 @@
 import pytest
 
 from shotfit.errors import UsageError
-from shotfit.paper import EXCEPTIONS, check, paper_table, paper_tables, printed_cells
-from shotfit.report.protocol import BACKBONES
+from shotfit.paper import BACKBONES, EXCEPTIONS, check, paper_table, paper_tables, printed_cells
 
 
 def as_printed():

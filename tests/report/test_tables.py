@@ -308,7 +308,8 @@ def test_command(tmp_path):
 
 
 def test_reproduce_plans_the_grid():
-    from shotfit.bench.reproduction import device_hours, recipe_of, reproduction
+    from shotfit.bench.cost import device_hours
+    from shotfit.bench.reproduction import recipe_of, reproduction
 
     plan = reproduction(paper_table("sweep-on-M"), seeds=(1, 2))
     runs = plan.experiments()
@@ -330,8 +331,10 @@ def test_reproduce_plans_the_grid():
 
 
 def test_the_printed_commands_are_the_runs(shotfit, monkeypatch, tmp_path):
-    from shotfit.bench.grid import Overrides, SweepStep, expand
+    from shotfit.bench.grid import expand
     from shotfit.bench.reproduction import reproduction
+    from shotfit.bench.runner import GridStep
+    from shotfit.recipe import Overrides
 
     def lists(command):
         words, found = command.split()[2:], {}
@@ -361,9 +364,9 @@ def test_the_printed_commands_are_the_runs(shotfit, monkeypatch, tmp_path):
 
     def pretended(experiments, folder, **options):
         asked.extend(experiments)
-        yield SweepStep(len(asked), 0, len(asked) - 1, 1, 0, 1.0, 7200.0, record("coop", "dtd"))
+        yield GridStep(len(asked), 0, len(asked) - 1, 1, 0, 1.0, 7200.0, record("coop", "dtd"))
 
-    monkeypatch.setattr("shotfit.bench.grid.run_all", pretended)
+    monkeypatch.setattr("shotfit.bench.runner.run_all", pretended)
     code, out, _ = shotfit(
         *["reproduce", "sweep-on-M", "--seeds", "1", "2", "--results", tmp_path, "--run"]
     )

@@ -8,15 +8,17 @@ import torch
 import yaml
 from conftest import make_backbone, make_support
 
-from shotfit import backbone as backbone_module
+from shotfit.adaptation import adapt
 from shotfit.apps import cli
 from shotfit.apps import fit as fitting
 from shotfit.apps.fit import experiment_from
+from shotfit.backbone import model as backbone_module
 from shotfit.errors import UsageError
 from shotfit.methods.layernorm import LayerNorm
 from shotfit.methods.published import TaskFacts, TrainConfig
 from shotfit.observers.profiling import RECORDED, Profile
-from shotfit.recipe import Stage, adapt, one_stage, plan, two_stage
+from shotfit.plan import plan
+from shotfit.recipe import Stage, one_stage, two_stage
 from shotfit.training.execution import determinism
 from shotfit.training.loop import train
 

@@ -243,7 +243,8 @@ def published_shape(vision, text, patch):
 
 @pytest.mark.parametrize("facts_shots", [1, 4, 16])
 def test_two_stage_budget(facts_shots):
-    from shotfit.recipe import plan, two_stage
+    from shotfit.plan import plan
+    from shotfit.recipe import two_stage
 
     facts = TaskFacts("any", "base_to_novel", facts_shots, 5, 5 * facts_shots)
     first, second = plan(two_stage(), facts)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from conftest import make_backbone, make_support
 
-from shotfit import backbone as backbone_module
+from shotfit.backbone import model as backbone_module
 from shotfit.backbone.activation import quick_gelu
 from shotfit.errors import UsageError
 from shotfit.layers.lora import SeededDropout
@@ -196,7 +196,7 @@ def curve(name, task, **changes):
     method.setup(support)
     losses = []
     for phase, training in enumerate(get_method(name).published_training(FACTS)):
-        method.begin_phase(phase)
+        method.begin_round(phase)
         training = dataclasses.replace(training, iterations=3, epochs=None, batch_size=8, **changes)
         losses += [(step.loss, step.accuracy) for step in train(method, support, training)]
     return torch.tensor(losses)
@@ -319,7 +319,7 @@ def embeds_and_gradients(backbone, cast):
         for block in tower.blocks:
             block.norm1.requires_grad_(True)
             block.norm2.requires_grad_(True)
-            block.keep_cast(torch.bfloat16 if cast else None)
+            block.cache_cast(torch.bfloat16 if cast else None)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         images = backbone.encode_image(pixels)
         texts = backbone.encode_text(["a photo of a red.", "a photo of a long blue thing."])

@@ -12,11 +12,11 @@ from rich.table import Table
 
 from shotfit.apps.grid_progress import live_view
 from shotfit.bench.cost import RunEstimate, check_runs, estimate_runs
-from shotfit.bench.grid import SweepStep, run_all
-from shotfit.bench.on_ray import RayOptions
+from shotfit.bench.runner import GridStep, run_all
 from shotfit.experiment import Experiment
 from shotfit.recipe import FORMS
 from shotfit.records import Record, load_records
+from shotfit.system.ray_cluster import RayOptions
 
 OVERHEAD = 50.0
 """Loading and evaluating, in training iterations: for the time left, where a guess will do."""
@@ -99,7 +99,7 @@ def run_grid(
     # Everything that can be wrong is found now: data, recipes, and records of another version.
     load_records(folder)
     iterations = check_runs(experiments, root)
-    step: SweepStep | None = None
+    step: GridStep | None = None
     names = {experiment.id: describe(experiment) for experiment in experiments}
     with live_view(quiet=quiet) as show:
         for step in run_all(

@@ -3,10 +3,11 @@
 from collections import Counter
 from typing import Any
 
-from shotfit.data import load_dataset, locate
-from shotfit.data.benchmark.catalogue import missing_files
+from shotfit.data.checks import missing_files
 from shotfit.data.dataset import Dataset
 from shotfit.data.images import open_image
+from shotfit.data.inputs import locate
+from shotfit.data.sources import load_dataset
 from shotfit.errors import DataError
 
 # More lines than this tell nobody more.

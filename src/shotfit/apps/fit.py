@@ -6,10 +6,12 @@ from typing import Any
 
 import yaml
 
+from shotfit.adaptation import Observe
 from shotfit.classifier import FewShotClassifier
 from shotfit.config import from_dict, to_dict
-from shotfit.data import load_dataset, locate
-from shotfit.data.loading import Loading, memory_bytes
+from shotfit.data.inputs import locate
+from shotfit.data.prefetch import Loading, memory_bytes
+from shotfit.data.sources import load_dataset
 from shotfit.data.template import check_template
 from shotfit.errors import UsageError
 from shotfit.experiment import Experiment, run
@@ -17,7 +19,7 @@ from shotfit.methods import get_method
 from shotfit.methods.base import Method
 from shotfit.observers.profiling import Profile
 from shotfit.observers.progress import fit_progress
-from shotfit.recipe import Observe, Overrides, Recipe, named_recipe
+from shotfit.recipe import Overrides, Recipe, named_recipe
 from shotfit.saving import check_target
 from shotfit.training.execution import determinism
 from shotfit.training.loop import TrainStep

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from shotfit.bench.grid import SweepStep
+from shotfit.bench.runner import GridStep
 from shotfit.records import Record
 
-Show = Callable[[SweepStep, Mapping[str, str]], None]
+Show = Callable[[GridStep, Mapping[str, str]], None]
 """Takes a step and the names of the runs by id."""
 
 
@@ -46,7 +46,7 @@ class _Live:
         self.bar = bar
         self.task = bar.add_task("", total=None, done=0, failed=0, running=0, left="")
 
-    def __call__(self, step: SweepStep, names: Mapping[str, str]) -> None:
+    def __call__(self, step: GridStep, names: Mapping[str, str]) -> None:
         if step.record is not None:
             self.bar.console.print(_line(step.record, names), highlight=False, markup=False)
         self.bar.update(
@@ -60,7 +60,7 @@ class _Live:
         )
 
 
-def _plain(step: SweepStep, names: Mapping[str, str]) -> None:
+def _plain(step: GridStep, names: Mapping[str, str]) -> None:
     if step.record is None:
         return
     text = (
@@ -80,7 +80,7 @@ def _line(record: Record, names: Mapping[str, str]) -> str:
     return f"{name}: {', '.join(metrics)} ({record.cost.get('seconds', 0.0):.1f} s)"
 
 
-def _left(step: SweepStep) -> str:
+def _left(step: GridStep) -> str:
     if not step.seconds_left:
         return ""
     minutes, seconds = divmod(round(step.seconds_left), 60)

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from shotfit.bench.ablation import AXES, kept_gain, sweep_runs, tabulate
-from shotfit.bench.dynamics import LearningDynamics, trace_kept
-from shotfit.data import load_dataset
+from shotfit.bench.ablation import AXES, load_or_measure_gain, sweep_runs, tabulate
+from shotfit.bench.dynamics import load_or_trace
+from shotfit.data.sources import load_dataset
 from shotfit.experiment import Experiment
 from shotfit.observers.progress import fit_progress
 from shotfit.records import load_records
+from shotfit.records.dynamics import LearningDynamics
 from shotfit.report.figures import studies as figures
 from shotfit.report.phases import PATTERNS
 
@@ -53,7 +54,7 @@ def dynamics_study(
         curves = []
         for experiment in group:
             with fit_progress([name], quiet=surroundings.quiet) as observe:
-                curve, _ = trace_kept(
+                curve, _ = load_or_trace(
                     experiment,
                     every,
                     surroundings.results,
@@ -122,7 +123,7 @@ def gain_study(experiments: Sequence[Experiment], title: str, surroundings: Surr
     gains: dict[str, list[float]] = {}
     for experiment in experiments:
         metric = "all" if experiment.setting == "all_to_all" else "harmonic_mean"
-        gain, _ = kept_gain(
+        gain, _ = load_or_measure_gain(
             experiment,
             surroundings.results,
             device=surroundings.device,

@@ -1,6 +1,6 @@
-"""Which part of a pass through a tower is under way, for what must differ between its parts.
+"""Which chunk of a pass through a tower is under way, for what must differ between chunks.
 
-The text tower takes many prompts in parts, one after another, and some of them once more in the
+The text tower takes many prompts in chunks, one after another, and some of them once more in the
 backward pass, where all must be as it was.
 """
 
@@ -9,19 +9,19 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 # Each thread has its own: several models may train at once.
-_part: ContextVar[int] = ContextVar("part", default=0)
+_chunk: ContextVar[int] = ContextVar("chunk", default=0)
 
 
 @contextmanager
-def part_of_pass(number: int) -> Iterator[None]:
-    """Inside, part `number` of a pass is under way, counted from 0."""
-    before = _part.set(number)
+def chunk_under_way(number: int) -> Iterator[None]:
+    """Inside, chunk `number` of a pass is under way, counted from 0."""
+    before = _chunk.set(number)
     try:
         yield
     finally:
-        _part.reset(before)
+        _chunk.reset(before)
 
 
-def current_part() -> int:
-    """The part under way; 0 for what is not taken in parts."""
-    return _part.get()
+def current_chunk() -> int:
+    """The chunk under way; 0 for what is not taken in chunks."""
+    return _chunk.get()

@@ -12,7 +12,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from shotfit.backbone.tower import _merge, _split, attention
+from shotfit.backbone.tower import attention, merge_heads, split_heads
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,16 +80,16 @@ class PackedPrompts:
         prompts = len(self.ends)
         keys, values = (self._pad(x, prompts, heads) for x in (k, v))
         if read:
-            queries = _split(q.unsqueeze(2), heads)
-            return _merge(attention(queries, keys, values, attn_mask=self.end_mask)).squeeze(2)
+            queries = split_heads(q.unsqueeze(2), heads)
+            return merge_heads(attention(queries, keys, values, attn_mask=self.end_mask)).squeeze(2)
         head, tail = q[:, : self.prefix], q[:, self.prefix :]
-        queries = _split(self._rows(tail), heads)
+        queries = split_heads(self._rows(tail), heads)
         after = attention(queries, keys, values, attn_mask=self.mask)
-        tail = _merge(after).flatten(1, 2).index_select(1, self.scatter)
+        tail = merge_heads(after).flatten(1, 2).index_select(1, self.scatter)
         if self.prefix == 0:
             return tail
-        q, k, v = (_split(x[:, : self.prefix], heads) for x in (head, k, v))
-        return torch.cat([_merge(attention(q, k, v, is_causal=True)), tail], dim=1)
+        q, k, v = (split_heads(x[:, : self.prefix], heads) for x in (head, k, v))
+        return torch.cat([merge_heads(attention(q, k, v, is_causal=True)), tail], dim=1)
 
     def _rows(self, tail: Tensor) -> Tensor:
         """Suffix rows (groups, T, width) padded to (groups, C, S, width)."""
@@ -98,7 +98,7 @@ class PackedPrompts:
     def _pad(self, x: Tensor, prompts: int, heads: int) -> Tensor:
         """Keys or values of every prompt: the prefix and its own suffix."""
         head = x[:, None, : self.prefix].expand(-1, prompts, -1, -1)
-        return _split(torch.cat([head, self._rows(x[:, self.prefix :])], dim=2), heads)
+        return split_heads(torch.cat([head, self._rows(x[:, self.prefix :])], dim=2), heads)
 
 
 def _seen(count: int, like: Tensor) -> Tensor:

@@ -99,8 +99,8 @@ class DenseLayout:
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, heads: int, read: bool) -> Tensor:
         """Softmax attention without a mask."""
-        q, k, v = (_split(x, heads) for x in (q, k, v))
-        return _merge(attention(q, k, v))
+        q, k, v = (split_heads(x, heads) for x in (q, k, v))
+        return merge_heads(attention(q, k, v))
 
     def pick(self, tokens: Tensor) -> Tensor:
         """The first token, (batch, 1, width)."""
@@ -139,7 +139,7 @@ class Block(nn.Module):
         hidden = self.activation(self._linear("fc1", self.norm2(tokens)))
         return tokens + self._linear("fc2", hidden)
 
-    def keep_cast(self, dtype: torch.dtype | None) -> None:
+    def cache_cast(self, dtype: torch.dtype | None) -> None:
         """Keeps the weights of frozen layers in `dtype` too, for passes under autocast, which
         casts them anew in every pass otherwise. None forgets them; so must whoever changes a
         weight.
@@ -241,11 +241,11 @@ def block_from(layer: Any, heads: int) -> Block:
     )
 
 
-def _split(x: Tensor, heads: int) -> Tensor:
+def split_heads(x: Tensor, heads: int) -> Tensor:
     """(..., length, width) to (..., heads, length, width / heads)."""
     return x.unflatten(-1, (heads, -1)).transpose(-2, -3)
 
 
-def _merge(x: Tensor) -> Tensor:
+def merge_heads(x: Tensor) -> Tensor:
     """(..., heads, length, head width) to (..., length, width)."""
     return x.transpose(-2, -3).flatten(-2)

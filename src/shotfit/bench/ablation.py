@@ -6,19 +6,18 @@ no rank; the values here surround its own (32 and 2).
 """
 
 import dataclasses
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from shotfit.data import load_dataset
-from shotfit.errors import DataError, UsageError, unknown_name
+from shotfit.data.sources import load_dataset
+from shotfit.errors import UsageError, unknown_name
 from shotfit.evaluation.metrics import evaluate
 from shotfit.experiment import Experiment, run, task_of
 from shotfit.methods.base import Method
-from shotfit.records import SCHEMA, Record
-from shotfit.system.files import write_atomically
+from shotfit.records import Record
+from shotfit.records.gain import Gain, read_gain, write_gain
 from shotfit.training.loop import TrainStep
 
 Values = tuple[float, ...]
@@ -110,18 +109,6 @@ def tabulate(
     return sorted(rows.items())
 
 
-@dataclass(frozen=True)
-class Gain:
-    """A two-stage run measured twice: where its first stage ended, and at its end."""
-
-    record: Record
-    after_first: dict[str, float]
-
-    def points(self, metric: str) -> float:
-        """What the second stage added, in points of accuracy."""
-        return self.record.metrics[metric] - self.after_first[metric]
-
-
 def second_stage_gain(experiment: Experiment, **options: Any) -> Gain:
     """Runs a two-stage experiment and measures it also where the first stage ends.
 
@@ -149,26 +136,11 @@ def second_stage_gain(experiment: Experiment, **options: Any) -> Gain:
     return Gain(record, last)
 
 
-def kept_gain(experiment: Experiment, folder: Path, **options: Any) -> tuple[Gain, bool]:
+def load_or_measure_gain(experiment: Experiment, folder: Path, **options: Any) -> tuple[Gain, bool]:
     """The gain from `folder`, or run and kept there; and whether it had to be run."""
     path = folder / f"{experiment.id}.json"
     if path.is_file():
-        values = _read(path)
-        return Gain(Record(**values["record"]), values["after_first"]), False
+        return read_gain(path), False
     gain = second_stage_gain(experiment, **options)
-    write_atomically(path, json.dumps(dataclasses.asdict(gain), ensure_ascii=False) + "\n")
+    write_gain(path, gain)
     return gain, True
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        schema = values["record"]["schema"]
-    except (OSError, KeyError, TypeError, json.JSONDecodeError) as error:
-        raise DataError(f"{path} holds no gain of a second stage: {error}") from error
-    if schema != SCHEMA:
-        raise DataError(
-            f"{path} has the format {schema!r}, this version reads {SCHEMA}: move it away and "
-            "run again."
-        )
-    return values

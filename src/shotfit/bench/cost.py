@@ -4,26 +4,33 @@ Every estimate says what it rests on. From records when there are some of the sa
 backbone; otherwise from a rough figure per iteration, which may be wrong by a factor of several.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any, Literal
 
-from shotfit.data import load_dataset
-from shotfit.data.benchmark.catalogue import missing_files
 from shotfit.data.benchmark.facts import find_benchmark
-from shotfit.data.dataset import Dataset, split_base_novel
+from shotfit.data.checks import missing_files
+from shotfit.data.dataset import Dataset
+from shotfit.data.sources import load_dataset
+from shotfit.data.task import split_base_novel
 from shotfit.errors import DataError, UsageError
 from shotfit.experiment import Experiment, task_facts, task_of
 from shotfit.methods.published import TaskFacts
-from shotfit.recipe import plan
+from shotfit.paper import BACKBONES
+from shotfit.plan import plan
 from shotfit.records import Record
 from shotfit.training.loop import total_iterations
 
-ROUGH_SECONDS = {"iconclip": 0.08, "other": 0.25}
-"""Seconds of an iteration with 32 images: the embedded model on one CPU core, and ViT-B/16 on one
-GPU. Orders of magnitude, for a first plan only."""
+SECONDS_PER_ITERATION = {"ViT-B/16": 0.15, "ViT-B/32": 0.08, "ViT-L/14": 0.45, "iconclip": 0.08}
+"""Seconds of an iteration with 32 images: the paper's backbones on one current data-centre GPU, the
+embedded model on one CPU core. Orders of magnitude, for a first plan only."""
+OTHER_SECONDS = 0.25
+"""The same for any other backbone."""
+FORWARD_SHARE = 1 / 3
+"""A forward pass as a share of an iteration: the backward pass costs about twice as much."""
+BATCH = 32
 
 Basis = Literal["same run", "same method", "rough"]
 
@@ -33,7 +40,7 @@ class RunEstimate:
     """The cost of one run: its training iterations, its seconds, and what they rest on.
 
     "same run": runs that differ in the seed only; "same method": seconds per iteration of the same
-    recipe and backbone on other data; "rough": `ROUGH_SECONDS`.
+    recipe and backbone on other data; "rough": `SECONDS_PER_ITERATION`.
     """
 
     experiment: Experiment
@@ -89,6 +96,27 @@ def estimate_runs(
             seconds, basis = _seconds(experiment.plain(), iterations, done)
             estimates[experiment.id] = RunEstimate(experiment, iterations, seconds, basis)
     return [estimates[experiment.id] for experiment in experiments]
+
+
+def device_hours(
+    experiments: Sequence[Experiment], seconds_per_iteration: Mapping[str, float]
+) -> float:
+    """Estimated hours on one device: training iterations, then one pass over the test images.
+
+    `seconds_per_iteration` goes by the paper's names of backbones.
+
+    Raises:
+        UsageError: when a backbone has no such number.
+    """
+    seconds = 0.0
+    for experiment in experiments:
+        backbone = BACKBONES.get(experiment.backbone, experiment.backbone)
+        if backbone not in seconds_per_iteration:
+            raise UsageError(f"Give the seconds per iteration of {backbone}.")
+        testing = find_benchmark(experiment.data["name"]).sizes["test"] / BATCH * FORWARD_SHARE
+        iterations = _iterations(experiment, _published_facts(experiment))
+        seconds += (iterations + testing) * seconds_per_iteration[backbone]
+    return seconds / 3600
 
 
 def _by_dataset(experiments: Sequence[Experiment]) -> list[list[Experiment]]:
@@ -147,7 +175,8 @@ def _seconds(
         return rate * iterations + rest, "same method"
     if alike:
         return median(map(_total, alike)), "same method"
-    rate = ROUGH_SECONDS.get(wanted["backbone"], ROUGH_SECONDS["other"])
+    backbone = str(BACKBONES.get(wanted["backbone"], wanted["backbone"]))
+    rate = SECONDS_PER_ITERATION.get(backbone, OTHER_SECONDS)
     return rate * max(iterations, 1), "rough"
 
 

@@ -9,63 +9,31 @@ number, and leaves the run bit-equal to one that nobody looked at.
 """
 
 import dataclasses
-import json
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from shotfit.adaptation import Observe
 from shotfit.backbone import Backbone
 from shotfit.config import digest
-from shotfit.data import load_dataset
 from shotfit.data.dataset import Dataset, Split
 from shotfit.data.images import open_image
-from shotfit.errors import DataError, UsageError
+from shotfit.data.sources import load_dataset
+from shotfit.errors import UsageError
 from shotfit.evaluation.metrics import evaluate
 from shotfit.experiment import Experiment, environment, fit_task, pick_device, task_of
 from shotfit.methods import get_method
 from shotfit.methods.base import Method
-from shotfit.recipe import Observe, Recipe, Stage
-from shotfit.report.phases import DynamicsPoint, PhaseBreak, mean_points, phase_break
-from shotfit.system.files import write_atomically
+from shotfit.recipe import Recipe, Stage
+from shotfit.records.dynamics import DynamicsPoint, LearningDynamics, read_dynamics, write_dynamics
 from shotfit.training.loop import TrainStep
 
-__all__ = [
-    "DynamicsPoint",
-    "LearningDynamics",
-    "PhaseBreak",
-    "alone",
-    "mean_points",
-    "phase_break",
-    "trace",
-    "trace_kept",
-]
-
-SCHEMA = 1
 # Test images of a task up to this many are decoded once and not at every evaluation.
 KEEP_DECODED = 4000
 
 
-@dataclass(frozen=True)
-class LearningDynamics:
-    """The record of one curve: its experiment, its points, what it cost and where it ran."""
-
-    id: str
-    experiment: dict[str, Any]
-    dataset: str
-    method: str
-    seed: int
-    every: int
-    points: tuple[DynamicsPoint, ...]
-    split_hash: str = ""
-    cost: dict[str, float] = field(default_factory=dict)
-    """`seconds` in all, `evaluation_seconds` of them for looking."""
-    environment: dict[str, str] = field(default_factory=dict)
-    schema: int = SCHEMA
-
-
-def alone(
+def dynamics_recipe(
     method: str,
     iterations: int,
     *,
@@ -190,10 +158,7 @@ class _Curve:
         )
 
 
-# Records on disk.
-
-
-def record_path(folder: Path, experiment: Experiment, every: int) -> Path:
+def curve_path(folder: Path, experiment: Experiment, every: int) -> Path:
     """Where the curve of an experiment is kept: readable names first, its identity last."""
     dataset = str(experiment.data.get("name") or experiment.source)
     method = experiment.recipe.stages[0].method
@@ -201,37 +166,7 @@ def record_path(folder: Path, experiment: Experiment, every: int) -> Path:
     return folder / f"{Path(stem).name}.json"
 
 
-def save(record: LearningDynamics, path: Path) -> None:
-    """Writes a curve in one step: a file by this name is always a whole one."""
-    values = dataclasses.asdict(record)
-    lines = [json.dumps(dataclasses.astuple(point)) for point in record.points]
-    values["points"] = "POINTS"
-    text = json.dumps(values, indent=1, ensure_ascii=False)
-    # One line a point: a curve of 80 points is 80 lines of a diff, not 480.
-    text = text.replace('"POINTS"', "[\n  " + ",\n  ".join(lines) + "\n ]")
-    write_atomically(path, text + "\n")
-
-
-def load(path: Path) -> LearningDynamics:
-    """The curve that a file holds.
-
-    Raises:
-        DataError: when it cannot be read, or was written by another version.
-    """
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        if values.get("schema") != SCHEMA:
-            raise DataError(
-                f"{path} has the format {values.get('schema')!r}, this version reads {SCHEMA}: "
-                "move it away and run again."
-            )
-        values["points"] = tuple(DynamicsPoint(*point) for point in values["points"])
-        return LearningDynamics(**values)
-    except (OSError, AttributeError, KeyError, TypeError, json.JSONDecodeError) as error:
-        raise DataError(f"{path} holds no learning dynamics: {error}") from error
-
-
-def trace_kept(
+def load_or_trace(
     experiment: Experiment, every: int, folder: Path, **options: Any
 ) -> tuple[LearningDynamics, bool]:
     """The curve from `folder`, or run and kept there; and whether it had to be run.
@@ -239,9 +174,9 @@ def trace_kept(
     An interrupted curve leaves nothing behind and is run again from its start. `options` are those
     of `trace`.
     """
-    path = record_path(folder, experiment, every)
+    path = curve_path(folder, experiment, every)
     if path.is_file():
-        return load(path), False
+        return read_dynamics(path), False
     record = trace(experiment, every, **options)
-    save(record, path)
+    write_dynamics(path, record)
     return record, True

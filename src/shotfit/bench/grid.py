@@ -1,32 +1,16 @@
-"""Grids of experiments: what they consist of, and carrying out what is still missing.
+"""Grids of experiments: every combination of methods, datasets, shots and seeds, once."""
 
-The identity of a run is the hash of its config, and its record is written as soon as it ends. A
-grid that was killed continues where it was, and a grid that grew runs what it lacks.
-"""
-
-import contextlib
 import itertools
-import time
-import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
-from functools import partial
-from multiprocessing import get_context
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
 
-from shotfit.bench.on_ray import RayOptions, run_on_ray
 from shotfit.config import from_dict
-from shotfit.data import locate
-from shotfit.data.benchmark.facts import benchmarks, find_benchmark
+from shotfit.data.inputs import SourceOptions, known_names, locate, locate_name
 from shotfit.data.sources.demo import list_tasks
 from shotfit.data.template import check_template
 from shotfit.errors import UsageError, unknown_name
-from shotfit.experiment import Experiment, environment, run
+from shotfit.experiment import Experiment
 from shotfit.recipe import Overrides, named_recipe
-from shotfit.records import Record, read_record, record_path, write_record
 
 SUITE = "suite"
 """The word for every embedded task."""
@@ -92,7 +76,7 @@ def _check_template(template: str | None, source: str) -> None:
         check_template(template)
 
 
-def find_datasets(name: str) -> list[tuple[str, dict[str, Any]]]:
+def find_datasets(name: str) -> list[SourceOptions]:
     """The sources, with their options, that a grid means by one word.
 
     "suite" is every embedded task; otherwise an embedded task, one of the eleven benchmarks (its
@@ -101,141 +85,13 @@ def find_datasets(name: str) -> list[tuple[str, dict[str, Any]]]:
     Raises:
         UsageError: when it is none of these, with the nearest known name.
     """
-    tasks = list_tasks()
     if name == SUITE:
-        return [("demo", {"name": task}) for task in tasks]
-    if name in tasks:
-        return [("demo", {"name": name})]
-    with contextlib.suppress(UsageError):
-        return [("coop", {"name": find_benchmark(name).key})]
+        return [("demo", {"name": task}) for task in list_tasks()]
+    # By name first: a folder of that name may be here and not on the next machine.
+    found = locate_name(name)
+    if found is not None:
+        return [found]
     path = Path(name).expanduser()
     if path.exists():
         return [locate(str(path.resolve()))]
-    raise unknown_name("dataset", name, [SUITE, *tasks, *benchmarks()])
-
-
-@dataclass(frozen=True)
-class SweepStep:
-    """Where a grid is; `record` is the run that has just ended, None when one has started."""
-
-    total: int
-    skipped: int
-    """Runs that had a record already: done ones and, unless retried, failed ones."""
-    done: int
-    failed: int
-    """Runs that failed, now or before."""
-    running: int
-    seconds: float
-    """Since the grid was started."""
-    seconds_left: float | None
-    record: Record | None = None
-
-
-def run_all(
-    experiments: Sequence[Experiment],
-    folder: Path,
-    *,
-    executor: Literal["local", "ray"] = "local",
-    root: str | None = None,
-    device: str | None = None,
-    retry_failed: bool = False,
-    isolate: bool = False,
-    ray: RayOptions | None = None,
-    weights: Mapping[str, float] | None = None,
-) -> Iterator[SweepStep]:
-    """Runs what has no record in `folder` yet, yielding at every start and end.
-
-    A generator: it advances as it is iterated. Every record is written by this process before it
-    is yielded, so that leaving the loop, or being killed, loses at most the runs under way.
-    Locally one run follows another, in this process, or each in its own with `isolate`: slower by
-    the start of a process, but then a crash in native code or for lack of memory costs one run
-    only. `weights` are the relative costs of the runs by id, for the time left.
-
-    Raises:
-        DataError: when a record is damaged or of another version, or Ray cannot be reached.
-    """
-    known = _known(experiments, folder)
-    pending = [
-        experiment
-        for experiment in experiments
-        if (record := known.get(experiment.id)) is None
-        or (retry_failed and record.status != "done")
-    ]
-    skipped = len(experiments) - len(pending)
-    waiting = {experiment.id for experiment in pending}
-    statuses = {key: record.status for key, record in known.items() if key not in waiting}
-    left = {key: (weights or {}).get(key, 1.0) for key in waiting}
-    whole = sum(left.values())
-    work = partial(execute, root=root, device=device)
-    if executor == "ray" and pending:
-        ray = ray or RayOptions()
-        work = partial(execute, root=root, device=ray.device(device))
-        events = run_on_ray(pending, work, failed_record, ray)
-    else:
-        events = _one_by_one(pending, partial(_isolated, work) if isolate else work)
-    started = time.monotonic()
-    for running, record in events:
-        if record is not None:
-            write_record(folder, record)
-            statuses[record.id] = record.status
-            left.pop(record.id, None)
-        seconds = time.monotonic() - started
-        finished = whole - sum(left.values())
-        yield SweepStep(
-            total=len(experiments),
-            skipped=skipped,
-            done=sum(status == "done" for status in statuses.values()),
-            failed=sum(status != "done" for status in statuses.values()),
-            running=running,
-            seconds=seconds,
-            seconds_left=seconds / finished * sum(left.values()) if finished else None,
-            record=record,
-        )
-
-
-def _known(experiments: Sequence[Experiment], folder: Path) -> dict[str, Record]:
-    paths = [record_path(folder, experiment.id) for experiment in experiments]
-    records = [read_record(path) for path in paths if path.exists()]
-    return {record.id: record for record in records}
-
-
-def execute(experiment: Experiment, *, root: str | None, device: str | None) -> Record:
-    """Carries out an experiment; a failure is a record too, with its traceback."""
-    try:
-        return run(experiment, root=root, device=device)[0]
-    except Exception:
-        return failed_record(experiment, traceback.format_exc())
-
-
-def failed_record(experiment: Experiment, error: str) -> Record:
-    """The record of a run that came to nothing."""
-    return Record(
-        id=experiment.id,
-        experiment=experiment.plain(),
-        dataset=str(experiment.data.get("name", experiment.data.get("path", ""))),
-        status="failed",
-        environment=environment(),
-        error=error,
-    )
-
-
-Work = Callable[[Experiment], Record]
-
-
-def _one_by_one(
-    experiments: Sequence[Experiment], work: Work
-) -> Iterator[tuple[int, Record | None]]:
-    for experiment in experiments:
-        yield 1, None
-        yield 0, work(experiment)
-
-
-def _isolated(work: Work, experiment: Experiment) -> Record:
-    """`work` in a process of its own, started afresh: a fork would inherit torch's threads."""
-    with ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn")) as pool:
-        try:
-            return pool.submit(work, experiment).result()
-        except BrokenProcessPool:
-            return failed_record(
-                experiment, "The process of this run died (out of memory, or a crash)."
-            )
+    raise unknown_name("dataset", name, [SUITE, *known_names()])

@@ -1,25 +1,14 @@
-"""What has to be run for a table: the grid, its command lines, and what it will cost."""
+"""What has to be run for a table of the paper: the grids and their command lines."""
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from shotfit.data.benchmark.facts import benchmarks
-from shotfit.errors import UsageError
 from shotfit.experiment import Experiment
 from shotfit.methods import list_methods
-from shotfit.methods.published import TaskFacts
-from shotfit.paper import PaperTable
-from shotfit.recipe import FORMS, named_recipe, plan
-from shotfit.report.protocol import BACKBONES
-from shotfit.training.loop import total_iterations
+from shotfit.paper import BACKBONES, PaperTable
+from shotfit.recipe import FORMS, named_recipe
 
 SEEDS = (1, 2, 3)
-SECONDS_PER_ITERATION = {"ViT-B/16": 0.15, "ViT-B/32": 0.08, "ViT-L/14": 0.45}
-"""Assumed for one current data-centre GPU; measure one run and give `reproduce` the real value."""
-FORWARD_SHARE = 1 / 3
-"""A forward pass as a share of an iteration: the backward pass costs about twice as much."""
-BATCH = 32
 HUB_IDS = {name: hub_id for hub_id, name in BACKBONES.items()}
 
 
@@ -111,38 +100,3 @@ def recipe_of(method: str) -> str | None:
     if inner not in (*list_methods(), *FORMS):
         return None
     return inner if "2sfs_" not in method else f"2sfs:{inner}"
-
-
-def device_hours(
-    experiments: Sequence[Experiment], seconds_per_iteration: Mapping[str, float]
-) -> float:
-    """Estimated hours on one device: training iterations, then one pass over the test images.
-
-    `seconds_per_iteration` goes by the paper's names of backbones.
-
-    Raises:
-        UsageError: when a backbone has no such number.
-    """
-    return sum(run_seconds(run, seconds_per_iteration) for run in experiments) / 3600
-
-
-def run_seconds(experiment: Experiment, seconds_per_iteration: Mapping[str, float]) -> float:
-    """Estimated seconds of one run on a benchmark dataset (see `device_hours`)."""
-    backbone = BACKBONES.get(experiment.backbone, experiment.backbone)
-    if backbone not in seconds_per_iteration:
-        raise UsageError(f"Give the seconds per iteration of {backbone}.")
-    benchmark = benchmarks()[experiment.data["name"]]
-    half = experiment.setting == "base_to_novel"
-    classes = math.ceil(benchmark.classes / 2) if half else benchmark.classes
-    assert experiment.shots is not None, "published runs have a number of shots"
-    facts = TaskFacts(
-        dataset=benchmark.key,
-        setting=experiment.setting,
-        shots=experiment.shots,
-        classes=classes,
-        images=classes * experiment.shots,
-    )
-    trainings = [training for _, _, stage in plan(experiment.recipe, facts) for training in stage]
-    iterations = sum(total_iterations(training, facts.images) for training in trainings)
-    testing = benchmark.sizes["test"] / BATCH * FORWARD_SHARE
-    return (iterations + testing) * seconds_per_iteration[backbone]

@@ -1,9 +1,14 @@
 """What can be known to be wrong before a run is found before it, not in the middle."""
 
+import os
 import warnings
+from collections import defaultdict
 from collections.abc import Sequence
+from pathlib import Path
 
-from shotfit.data.dataset import Split
+from PIL import Image, UnidentifiedImageError
+
+from shotfit.data.dataset import Dataset, Example, Split
 from shotfit.data.template import check_template
 from shotfit.errors import DataError, UsageError
 
@@ -41,3 +46,51 @@ def check_split(split: Split) -> None:
     without = set(range(len(split.classnames))) - set(split.labels)
     if without:
         raise DataError(f"Class {split.classnames[min(without)]!r} has no training images.")
+
+
+def missing_files(dataset: Dataset) -> list[Path]:
+    """The image files of `dataset` that are not on the disk, in order of the dataset, each once.
+
+    Folders are listed, not files looked up: a network drive answers a listing of a thousand names
+    about as fast as one look-up, and on a file system that ignores case only a listing shows a
+    name that would be missing elsewhere.
+    """
+    folders: dict[Path, dict[str, Path]] = defaultdict(dict)
+    for example in _file_examples(dataset):
+        assert isinstance(example.image, Path)
+        folders[example.image.parent][example.image.name] = example.image
+    missing: list[Path] = []
+    for folder, files in folders.items():
+        there = _names_in(folder)
+        missing += [path for name, path in files.items() if name not in there]
+    return missing
+
+
+def unreadable_files(dataset: Dataset) -> list[Path]:
+    """The image files of `dataset` that are on the disk and that Pillow cannot decode.
+
+    Reads every image in full: minutes on a large dataset.
+    """
+    broken = {}
+    for example in _file_examples(dataset):
+        assert isinstance(example.image, Path)
+        if not example.image.is_file():
+            continue
+        try:
+            with Image.open(example.image) as image:
+                image.load()
+        except (OSError, SyntaxError, UnidentifiedImageError, Image.DecompressionBombError):
+            broken[example.image] = None
+    return list(broken)
+
+
+def _file_examples(dataset: Dataset) -> list[Example]:
+    examples = (*dataset.train, *dataset.val, *dataset.test)
+    return [example for example in examples if isinstance(example.image, Path)]
+
+
+def _names_in(folder: Path) -> frozenset[str]:
+    try:
+        return frozenset(os.listdir(folder))
+    except OSError:
+        return frozenset()

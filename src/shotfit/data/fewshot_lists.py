@@ -13,15 +13,16 @@ from a seed: they depend on the order in which a file system listed the images.
 
 import hashlib
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from shotfit.data.benchmark.facts import find_benchmark
-from shotfit.data.dataset import Dataset, Example, sample_shots
+from shotfit.data.dataset import Dataset, Example
+from shotfit.data.task import sample_shots
 from shotfit.errors import DataError, UsageError
+from shotfit.system.files import write_atomically
 
 SHOTS = (1, 2, 4, 8, 16)
 SEEDS = (1, 2, 3)
@@ -107,10 +108,7 @@ def write_fewshot(
                 f"{path} is there with other content. Choose another folder, or overwrite it."
             )
     for path, text in changed:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(path.name + ".partial")
-        partial.write_bytes(text.encode())
-        os.replace(partial, path)
+        write_atomically(path, text)
     return paths[0], paths[1]
 
 

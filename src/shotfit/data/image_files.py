@@ -5,8 +5,14 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from shotfit.data.images import SUFFIXES
 from shotfit.errors import DataError
+
+SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
+
+
+def is_image(name: str) -> bool:
+    """Whether a file is an image by the ending of its name."""
+    return os.path.splitext(name)[1].lower() in SUFFIXES
 
 
 def list_images(where: str | Path) -> list[str] | None:
@@ -69,7 +75,7 @@ def _below(folder: Path | str, above: frozenset[tuple[int, int]] = frozenset()) 
             for entry in entries:
                 if _is_folder(entry):
                     folders.add(entry.name)
-                elif _is_image(entry.name) and (
+                elif is_image(entry.name) and (
                     entry.is_file(follow_symlinks=False) or _file_or_nothing(entry.path)
                 ):
                     images.append(entry.name)
@@ -94,10 +100,6 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def _is_image(name: str) -> bool:
-    return os.path.splitext(name)[1].lower() in SUFFIXES
-
-
 def _file_or_nothing(link: str) -> bool:
     return os.path.isfile(link) or not os.path.exists(link)
 
@@ -105,5 +107,5 @@ def _file_or_nothing(link: str) -> bool:
 def _matching(pattern: Path) -> Iterator[str]:
     # Patterns are matched folder by folder in no order at all, so this one is a list.
     for file in sorted(glob.glob(str(pattern), recursive=True)):
-        if os.path.isfile(file) or (_is_image(file) and _file_or_nothing(file)):
+        if os.path.isfile(file) or (is_image(file) and _file_or_nothing(file)):
             yield file

@@ -1,12 +1,59 @@
 """What a user may give as data: a name, a place, or the images themselves."""
 
+import difflib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from shotfit.data import load_dataset, locate
+from shotfit.data.benchmark.facts import benchmarks, find_benchmark
 from shotfit.data.dataset import Dataset, Example
 from shotfit.data.images import ImageSource, open_image
-from shotfit.errors import DataError
+from shotfit.data.sources import load_dataset
+from shotfit.data.sources.demo import list_tasks
+from shotfit.errors import DataError, UsageError
+
+SourceOptions = tuple[str, dict[str, Any]]
+"""A source and what its `load` takes."""
+
+
+def known_names() -> list[str]:
+    """The embedded tasks and the benchmarks, which are meant by their names alone."""
+    return [*list_tasks(), *benchmarks()]
+
+
+def locate_name(name: str) -> SourceOptions | None:
+    """The source of an embedded task, or of a benchmark by any of its names; None for others."""
+    if name in list_tasks():
+        return "demo", {"name": name}
+    try:
+        return "coop", {"name": find_benchmark(name).key}
+    except UsageError:
+        return None
+
+
+def locate(data: str) -> SourceOptions:
+    """The source and its options that a user means by one word.
+
+    A folder, a manifest file (.csv, .jsonl), or the name of an embedded task or of a benchmark.
+
+    Raises:
+        DataError: when it is none of these.
+    """
+    path = Path(data).expanduser()
+    if path.is_dir():
+        return "folder", {"path": str(path)}
+    if path.suffix.lower() in (".csv", ".jsonl"):
+        return "csv", {"path": str(path)}
+    found = locate_name(data)
+    if found is not None:
+        return found
+    known = known_names()
+    near = difflib.get_close_matches(data, known, n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    raise DataError(
+        f"{data!r} is no folder, no manifest (.csv, .jsonl), no embedded task and no benchmark."
+        f"{hint} Known: {', '.join(known)}."
+    )
 
 
 def as_dataset(

@@ -6,6 +6,9 @@ from typing import Annotated
 from shotfit.config import Must
 from shotfit.errors import UsageError
 
+# What the code of 2SFS feeds every dataset, full stop included.
+TEMPLATE = "a photo of a {}."
+
 
 def is_template(text: str) -> bool:
     """Whether `text.format(name)` puts the name in one place and asks for nothing else."""

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from shotfit.data.images import ImageSource
-from shotfit.data.loading import Loading, prepared_batches
+from shotfit.data.prefetch import Loading, prepared_batches
 from shotfit.errors import DataError
 from shotfit.methods.base import ClassEmbeddings, Method
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from shotfit.data.dataset import Split
-from shotfit.data.loading import Loading, plain_batches
+from shotfit.data.prefetch import Loading, plain_batches
 from shotfit.methods.base import ClassEmbeddings, Method
 
 EVAL_BATCH = 128

@@ -11,18 +11,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from shotfit.backbone.chunks import current_part
+from shotfit.backbone.chunks import current_chunk
+from shotfit.backbone.tower import LINEAR
 from shotfit.errors import UsageError
-
-PROJECTIONS = ("q_proj", "k_proj", "v_proj", "out_proj", "fc1", "fc2")
-"""The linear layers of a block, as transformers names them."""
 
 
 class SeededDropout:
     """Dropout whose masks follow from one generator, whatever the device.
 
     `renew` draws a seed, once per pass through the tower that it serves; a layer's mask follows
-    from it, the layer's number and the part of the pass. What is recomputed for its gradient
+    from it, the layer's number and the chunk of the pass. What is recomputed for its gradient
     therefore meets the same masks.
     """
 
@@ -44,8 +42,8 @@ class SeededDropout:
         generator = self._on_device.get(x.device)
         if generator is None:
             generator = self._on_device[x.device] = torch.Generator(x.device)
-        # Seeds are below 2^31: no two parts share one.
-        generator.manual_seed(self._seed + layer + (current_part() << 32))
+        # Seeds are below 2^31: no two chunks share one.
+        generator.manual_seed(self._seed + layer + (current_chunk() << 32))
         keep = torch.empty_like(x).bernoulli_(1 - self.p, generator=generator)
         return x * keep.mul_(1 / (1 - self.p))
 
@@ -97,9 +95,9 @@ def add_lora(
     Raises:
         UsageError: for a layer or a range of blocks that is not there.
     """
-    unknown = [name for name in target_modules if name not in PROJECTIONS]
+    unknown = [name for name in target_modules if name not in LINEAR]
     if unknown or not target_modules:
-        raise UsageError(f"target_modules must be some of {', '.join(PROJECTIONS)}.")
+        raise UsageError(f"target_modules must be some of {', '.join(LINEAR)}.")
     if rank < 1 or not 0 <= dropout.p < 1:
         raise UsageError(f"LoRA needs rank >= 1 and 0 <= dropout < 1, got {rank}, {dropout.p}.")
     first, last = blocks if blocks is not None and len(blocks) == 2 else (1, len(tower))

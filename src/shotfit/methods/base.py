@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from shotfit.backbone import Backbone
-from shotfit.data.dataset import TEMPLATE
-from shotfit.data.loading import Batch, SupportSet
+from shotfit.data.prefetch import Batch
+from shotfit.data.support_set import SupportSet
+from shotfit.data.template import TEMPLATE
 from shotfit.errors import UsageError
 from shotfit.layers.ensembles import mean_embeddings
 from shotfit.methods.published import TaskFacts, TrainConfig
@@ -137,7 +138,7 @@ class Method(nn.Module):
 
     @classmethod
     def published_training(cls, facts: TaskFacts) -> tuple[TrainConfig, ...]:
-        """The published training for a task, one entry per phase; empty when nothing trains."""
+        """The published training for a task, one entry per round; empty when nothing trains."""
         return ()
 
     @classmethod
@@ -145,8 +146,8 @@ class Method(nn.Module):
         """The published training with these options, for a method whose options change it."""
         return cls.published_training(facts)
 
-    def begin_phase(self, phase: int) -> None:
-        """Called before each of the phases of `published_training`; sets what trains in it."""
+    def begin_round(self, number: int) -> None:
+        """Called before each of the rounds of `published_training`; sets what trains in it."""
 
     def batches(self, support: SupportSet, batch_size: int, drop_last: bool) -> Iterator[Batch]:
         """Endless training batches: what `loss` takes, and labels."""

@@ -29,8 +29,7 @@ from torch.nn import functional as F
 
 from shotfit.backbone.tower import LINEAR
 from shotfit.data.benchmark.prompts import specific_templates
-from shotfit.data.dataset import TEMPLATE
-from shotfit.data.template import Template
+from shotfit.data.template import TEMPLATE, Template
 from shotfit.methods.base import Method
 from shotfit.methods.published import TaskFacts, TrainConfig
 

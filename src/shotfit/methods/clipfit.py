@@ -27,7 +27,7 @@ from torch.nn import functional as F
 
 from shotfit.config import NotNegative
 from shotfit.data.benchmark.prompts import published_prompts
-from shotfit.data.loading import SupportSet
+from shotfit.data.support_set import SupportSet
 from shotfit.data.template import Template
 from shotfit.layers.anchors import cosine_distance
 from shotfit.methods.base import Method, StepOutput

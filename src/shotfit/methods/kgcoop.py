@@ -24,7 +24,7 @@ from torch.nn import functional as F
 
 from shotfit.config import NotNegative
 from shotfit.data.benchmark.prompts import published_prompts
-from shotfit.data.loading import SupportSet
+from shotfit.data.support_set import SupportSet
 from shotfit.data.template import Template
 from shotfit.layers.anchors import cosine_distance
 from shotfit.layers.prompt_tokens import text_context

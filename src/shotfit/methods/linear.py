@@ -23,7 +23,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from shotfit.config import Count
-from shotfit.data.loading import Batch, SupportSet
+from shotfit.data.prefetch import Batch
+from shotfit.data.support_set import SupportSet
 from shotfit.errors import UsageError
 from shotfit.methods.base import ClassEmbeddings, Method, StepOutput
 from shotfit.methods.published import TaskFacts, TrainConfig

@@ -30,7 +30,7 @@ from torch import Tensor
 
 from shotfit.config import Count, NotNegative, Share
 from shotfit.data.benchmark.prompts import specific_templates
-from shotfit.data.loading import SupportSet
+from shotfit.data.support_set import SupportSet
 from shotfit.data.template import Template
 from shotfit.layers.representation import (
     CopiedProjections,

@@ -5,11 +5,11 @@ ICLR 2023, https://arxiv.org/abs/2210.01253; "++" is its authors' later code for
 
 Equation: F (M, dim) are an image's embeddings under M visual prompts, G (N, dim) a class's under N
 textual ones; logits(x, c) = s sum_mn T_mn cos(F_m, G_n), with T the plan of entropic transport for
-the cost 1 - cos (eqs. 5 to 7). Two phases: first the visual prompts alone train, on these logits
+the cost 1 - cos (eqs. 5 to 7). Two rounds: first the visual prompts alone train, on these logits
 plus the pooled s cos(mean F, mean G); then both kinds train, on these alone.
 
 Deviations: each image-class pair stops its Sinkhorn iterations on its own; the code stops all when
-the mean over the batch has converged, so that a score depends on what else is in the batch. Phase 1
+the mean over the batch has converged, so that a score depends on what else is in the batch. Round 1
 uses the run's own shots; the code shares seed 1's among seeds. A phrase with fewer tokens than
 n_ctx ("this is a") gets a slot that starts from the end-of-text embedding, as there, but does not
 overwrite the class name's first token. Longer phrases keep their last tokens fixed. fp32. Datasets
@@ -95,10 +95,10 @@ class PLOT(Method):
         first = torch.tensor([*ids, *[end] * missing][:n_ctx], device=self.backbone.device)
         return tuple(ids[n_ctx:]), prefix, self.backbone.text.token_embedding(first).detach()
 
-    def begin_phase(self, phase: int) -> None:
-        """Phase 0 trains the visual prompts on both kinds of logits, phase 1 all on transport."""
-        self.ctx.requires_grad_(phase > 0)
-        self._pooled = phase == 0
+    def begin_round(self, number: int) -> None:
+        """Round 0 trains the visual prompts on both kinds of logits, round 1 all on transport."""
+        self.ctx.requires_grad_(number > 0)
+        self._pooled = number == 0
 
     def encode_images(self, pixels: Tensor) -> Tensor:
         """Pooled over the visual prompts: for a second stage. `forward` matches them instead."""
@@ -117,7 +117,7 @@ class PLOT(Method):
         return self.class_embeddings(names, weight, F.normalize(stacked, dim=-1))
 
     def forward(self, pixels: Tensor, classes: ClassEmbeddings) -> Tensor:
-        """Logits (batch, classes) by transport; in the first phase plus the pooled ones."""
+        """Logits (batch, classes) by transport; in the first round plus the pooled ones."""
         assert classes.views is not None
         images = self._image_views(pixels)
         cosines = torch.einsum("mbd,nkd->bkmn", F.normalize(images, dim=-1), classes.views)
@@ -143,5 +143,5 @@ class PLOT(Method):
 
     @classmethod
     def published_training(cls, facts: TaskFacts) -> tuple[TrainConfig, ...]:
-        """Two phases of 50, 100 or 200 epochs by shots, ImageNet 50; SGD at 2e-3, batches of 32."""
+        """Two rounds of 50, 100 or 200 epochs by shots, ImageNet 50; SGD at 2e-3, batches of 32."""
         return (dassl(lr=2e-3, batch_size=32, epochs=coop_epochs(facts)),) * 2

@@ -29,7 +29,7 @@ from torch.nn import functional as F
 
 from shotfit.config import Count, NotNegative, Positive
 from shotfit.data.benchmark.prompts import published_prompts
-from shotfit.data.loading import SupportSet
+from shotfit.data.support_set import SupportSet
 from shotfit.data.template import Template
 from shotfit.errors import UsageError
 from shotfit.layers.prompt_tokens import TextContext, phrase_embeddings, placeholders

@@ -31,7 +31,8 @@ from torch.nn import functional as F
 
 from shotfit.backbone import DeepPrompts
 from shotfit.config import Count, NotNegative, Positive
-from shotfit.data.loading import Batch, SupportSet, batches_per_epoch
+from shotfit.data.prefetch import Batch, batches_per_epoch
+from shotfit.data.support_set import SupportSet
 from shotfit.layers.averaging import EpochAverage
 from shotfit.layers.ensembles import DIVERSE_TEMPLATES, mean_embeddings
 from shotfit.layers.prompt_tokens import independent_prompts

@@ -4,8 +4,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from shotfit.config import Count, NotNegative, NotNegativeInt
-from shotfit.data.benchmark.prompts import benchmark_key, specific_templates
-from shotfit.data.dataset import TEMPLATE, Setting
+from shotfit.data.benchmark.facts import benchmark_key
+from shotfit.data.benchmark.prompts import specific_templates
+from shotfit.data.task import Setting
+from shotfit.data.template import TEMPLATE
 from shotfit.layers.ensembles import IMAGENET_TEMPLATES
 
 

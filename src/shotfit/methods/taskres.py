@@ -24,7 +24,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from shotfit.data.loading import SupportSet
+from shotfit.data.support_set import SupportSet
 from shotfit.data.template import Template
 from shotfit.layers.ensembles import mean_embeddings
 from shotfit.methods.base import ClassEmbeddings, Method

@@ -32,7 +32,7 @@ from shotfit.backbone import DeepPrompts
 from shotfit.backbone.activation import quick_gelu
 from shotfit.config import Count, NotNegative
 from shotfit.data.benchmark.prompts import published_prompts
-from shotfit.data.loading import SupportSet
+from shotfit.data.support_set import SupportSet
 from shotfit.data.template import Template
 from shotfit.layers.anchors import cosine_distance
 from shotfit.layers.depth import scaled_block

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from shotfit.config import Count, Positive
-from shotfit.data.loading import SupportSet
+from shotfit.data.support_set import SupportSet
 from shotfit.data.template import Template
 from shotfit.methods.base import ClassEmbeddings, Method
 from shotfit.methods.published import TaskFacts, TrainConfig, published_templates

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from shotfit.adaptation import Observe
 from shotfit.methods.base import Method
-from shotfit.recipe import Observe
 from shotfit.training.loop import TrainStep
 
 # Without a terminal: a line at most this often, in seconds.

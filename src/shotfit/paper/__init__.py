@@ -16,6 +16,12 @@ from pathlib import Path
 from shotfit.errors import DataError, unknown_name
 
 FOLDER = Path(__file__).parent
+BACKBONES = {
+    "openai/clip-vit-base-patch16": "ViT-B/16",
+    "openai/clip-vit-base-patch32": "ViT-B/32",
+    "openai/clip-vit-large-patch14": "ViT-L/14",
+}
+"""Hub ids and the paper's names of the same checkpoints."""
 HM_TOLERANCE = 0.05
 """Cells are rounded to 0.01: a harmonic mean of rounded values may be off by 0.015."""
 MEAN_TOLERANCE = 0.055

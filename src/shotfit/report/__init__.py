@@ -1,6 +1,6 @@
 """Records to tables: the paper's, beside its printed numbers, and the embedded suite's.
 
-`protocol` says which records belong together, `tables` and `suite` make reports of them, `grid`
+`protocol` says which records belong together, `tables` and `suite` make reports of them, `layout`
 lays a report out once for all formats, `render` and `render_html` write it.
 """
 

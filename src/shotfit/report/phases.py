@@ -11,20 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-
-@dataclass(frozen=True)
-class DynamicsPoint:
-    """Held-out accuracies in percent after so many iterations, each among its own classes.
-
-    `loss` is the mean training loss since the last point, None at iteration 0, which is zero-shot
-    CLIP.
-    """
-
-    iteration: int
-    base: float
-    novel: float
-    loss: float | None = None
-
+from shotfit.records.dynamics import DynamicsPoint
 
 Pattern = Literal["two_phases", "together", "saturates", "rising", "falling"]
 PATTERNS: dict[Pattern, str] = {

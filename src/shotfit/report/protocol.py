@@ -12,14 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from shotfit.errors import DataError, UsageError, unknown_name
+from shotfit.paper import BACKBONES
 from shotfit.records import Record
-
-BACKBONES = {
-    "openai/clip-vit-base-patch16": "ViT-B/16",
-    "openai/clip-vit-base-patch32": "ViT-B/32",
-    "openai/clip-vit-large-patch14": "ViT-L/14",
-}
-"""Hub ids and the paper's names of the same checkpoints."""
 
 TABLE_FACTS = ("setting", "shots", "backbone", "revision", "source")
 """What every number of a table shares; other options of the dataset source come on top."""

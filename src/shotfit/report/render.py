@@ -6,8 +6,8 @@ import io
 from collections.abc import Callable
 
 from shotfit.errors import unknown_name
-from shotfit.report.grid import WIDE, Grid, Text, lay_out
 from shotfit.report.labels import dataset_label
+from shotfit.report.layout import WIDE, Layout, Text, lay_out
 from shotfit.report.render_html import to_html
 from shotfit.report.tables import Panel, Report
 
@@ -86,7 +86,7 @@ def _style(cell: Text) -> str:
     return f"{style} bold" if cell.best else f"{style} underline" if cell.second else style
 
 
-def flat_header(grid: Grid, separator: str) -> list[str]:
+def flat_header(grid: Layout, separator: str) -> list[str]:
     """One title per column, its group's before its own."""
     if not grid.groups:
         return list(grid.header)

@@ -2,8 +2,8 @@
 
 from html import escape
 
-from shotfit.report.grid import WIDE, Text, lay_out
 from shotfit.report.labels import dataset_label
+from shotfit.report.layout import WIDE, Text, lay_out
 from shotfit.report.tables import Panel, Report
 
 STYLE = """

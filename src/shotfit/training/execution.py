@@ -41,7 +41,7 @@ def execution(method: Method, config: TrainConfig) -> Iterator[None]:
     try:
         vision.checkpointing = before or config.checkpointing
         for block in blocks:
-            block.keep_cast(PRECISIONS[config.precision])
+            block.cache_cast(PRECISIONS[config.precision])
         if config.compile:
             for block in vision.blocks:
                 block.compile()
@@ -49,7 +49,7 @@ def execution(method: Method, config: TrainConfig) -> Iterator[None]:
     finally:
         vision.checkpointing = before
         for block in blocks:
-            block.keep_cast(None)
+            block.cache_cast(None)
         if config.compile:
             for block in vision.blocks:
                 block._compiled_call_impl = None

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from shotfit.data.loading import SupportSet, batches_per_epoch
+from shotfit.data.prefetch import batches_per_epoch
+from shotfit.data.support_set import SupportSet
 from shotfit.errors import UsageError
 from shotfit.methods.base import Method
 from shotfit.methods.published import TrainConfig
@@ -113,13 +114,13 @@ def learning_rate(config: TrainConfig, iteration: int, total: int, per_epoch: in
             risen = config.lr * iteration / config.warmup_iterations
             return risen if iteration else config.warmup_lr
         period = config.cosine_iterations or total
-        phase = (iteration - config.warmup_iterations) / max(1, period)
+        progress = (iteration - config.warmup_iterations) / max(1, period)
     else:
         epoch = iteration // per_epoch
         if epoch < config.warmup_epochs:
             return config.warmup_lr
-        phase = (epoch - config.warmup_epochs) / max(1, math.ceil(total / per_epoch))
-    return config.lr_min + (config.lr - config.lr_min) * (1 + math.cos(math.pi * phase)) / 2
+        progress = (epoch - config.warmup_epochs) / max(1, math.ceil(total / per_epoch))
+    return config.lr_min + (config.lr - config.lr_min) * (1 + math.cos(math.pi * progress)) / 2
 
 
 def _optimizer(parameters: list[nn.Parameter], config: TrainConfig) -> torch.optim.Optimizer:

@@ -4,19 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from shotfit.data.benchmark.catalogue import (
-    all_statuses,
-    check,
-    how_to_get,
-    layout_tree,
-    missing_files,
-    status,
-    unreadable_files,
-)
+from shotfit.data.benchmark.catalogue import all_statuses, check, how_to_get, layout_tree, status
 from shotfit.data.benchmark.facts import benchmarks, find_benchmark
 from shotfit.data.benchmark.making_splits import make_split
+from shotfit.data.benchmark.split_files import write_split
+from shotfit.data.checks import missing_files, unreadable_files
 from shotfit.data.dataset import Dataset, Example
-from shotfit.data.sources.coop import load, write_split
+from shotfit.data.sources.coop import load
 from shotfit.errors import UsageError
 
 

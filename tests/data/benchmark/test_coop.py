@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from shotfit.data.benchmark.facts import benchmarks, find_benchmark
-from shotfit.data.dataset import make_task
-from shotfit.data.sources.coop import load, read_split, write_split
+from shotfit.data.benchmark.split_files import read_split, write_split
+from shotfit.data.sources.coop import load
+from shotfit.data.task import make_task
 from shotfit.errors import DataError, UsageError
 
 # Entries as the published split files have them, one class per quirk.

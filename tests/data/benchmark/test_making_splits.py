@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from shotfit.data.benchmark.catalogue import missing_files
 from shotfit.data.benchmark.making_splits import make_split, write_made_split
 from shotfit.data.benchmark.matfile import read_mat
+from shotfit.data.checks import missing_files
 from shotfit.data.sources.coop import load
 from shotfit.errors import DataError, UsageError
 

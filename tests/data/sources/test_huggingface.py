@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from shotfit.data.benchmark.catalogue import missing_files
+from shotfit.data.checks import missing_files
 from shotfit.data.sources import huggingface
 from shotfit.errors import DataError, UsageError
 

@@ -12,7 +12,7 @@ command_class = ListCommand
 
 
 def dynamics(
-    method: Annotated[list[str], typer.Option(help="Methods, each trained alone.")],
+    method: Annotated[list[str], typer.Option(help="Methods, each trained dynamics_recipe.")],
     data: Annotated[list[str], typer.Option(help="Embedded tasks, benchmarks, folders.")],
     iterations: Annotated[int, typer.Option(min=1, help="Updates; the paper has 8000.")] = 8000,
     every: Annotated[int, typer.Option(min=1, help="Updates between two evaluations.")] = 100,
@@ -37,14 +37,14 @@ def dynamics(
     runs what is missing and draws the rest from the kept curves.
     """
     from shotfit.apps.studies import Surroundings, dynamics_study
-    from shotfit.bench.dynamics import alone
+    from shotfit.bench.dynamics import dynamics_recipe
     from shotfit.bench.grid import find_datasets
     from shotfit.experiment import Experiment
 
     given = {"lr": lr, "batch_size": batch_size, "precision": precision}
     training = {key: value for key, value in given.items() if value is not None}
     recipes = [
-        alone(
+        dynamics_recipe(
             name.replace("-", "_"),
             iterations,
             options=options.parse_pairs(option),

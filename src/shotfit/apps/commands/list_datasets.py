@@ -7,7 +7,7 @@ from shotfit.apps import options
 
 def list_datasets(as_json: options.Json = False) -> None:
     """The embedded tasks, with their sizes."""
-    from shotfit.data import load_dataset
+    from shotfit.data.sources import load_dataset
     from shotfit.data.sources.demo import list_tasks
 
     rows = []

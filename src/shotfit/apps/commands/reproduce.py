@@ -27,7 +27,8 @@ def reproduce(
     if name == "suite":
         _suite(run)
         return
-    from shotfit.bench.reproduction import SECONDS_PER_ITERATION, SEEDS, device_hours, reproduction
+    from shotfit.bench.cost import SECONDS_PER_ITERATION, device_hours
+    from shotfit.bench.reproduction import SEEDS, reproduction
     from shotfit.paper import paper_table
 
     table = paper_table(name)
@@ -70,7 +71,7 @@ def _suite(run: bool) -> None:
 
 
 def _run(experiments: "list[Experiment]", results: Path, root: Path | None) -> None:
-    from shotfit.bench.grid import run_all
+    from shotfit.bench.runner import run_all
 
     step = None
     for step in run_all(experiments, results, root=str(root) if root else None):

@@ -42,7 +42,8 @@ def sweep(
     Means are over all datasets and seeds. The same command again runs what is missing.
     """
     from shotfit.apps.studies import Surroundings, gain_study, sweep_study
-    from shotfit.bench.grid import SUITE, Overrides, expand
+    from shotfit.bench.grid import SUITE, expand
+    from shotfit.recipe import Overrides
 
     experiments = expand(
         [method],

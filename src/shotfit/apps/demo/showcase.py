@@ -11,8 +11,8 @@ from rich.table import Table
 
 from shotfit.apps.demo.results import Curve, Prediction
 from shotfit.classifier import FewShotClassifier
-from shotfit.data import load_dataset
-from shotfit.data.dataset import Task, make_task
+from shotfit.data.sources import load_dataset
+from shotfit.data.task import Task, make_task
 from shotfit.evaluation.metrics import evaluate
 from shotfit.experiment import Experiment, fit_task
 from shotfit.methods.base import Method

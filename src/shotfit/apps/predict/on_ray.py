@@ -19,8 +19,8 @@ from typing import Any
 
 from shotfit.apps.predict.output_file import Row
 from shotfit.apps.predict.predictor import Answerer, Question
-from shotfit.bench.on_ray import RayOptions, connected, slots
 from shotfit.errors import DataError, UsageError
+from shotfit.system.ray_cluster import RayOptions, connected, slots
 
 # Images that a replica is given at a time, in batches: enough for its threads to work ahead.
 BATCHES = 4

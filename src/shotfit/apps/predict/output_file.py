@@ -5,7 +5,7 @@ that the same command goes on after the last of them and another one does not. W
 a lock on it, which ends with the process, however that ends.
 """
 
-import errno
+import contextlib
 import importlib
 import json
 import os
@@ -15,12 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from shotfit.errors import DataError, UsageError
-from shotfit.system.files import write_atomically
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None
+from shotfit.system.files import WriterLock, write_atomically
 
 Row = Mapping[str, Any]
 # Rows of a Parquet row group, which are in memory at a time.
@@ -48,22 +43,22 @@ class PredictionFile:
             _pyarrow()
         if path.is_dir():
             raise DataError(f"{path} is a folder; --out takes the name of a file.")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = _open_alone(self.partial)
+        with contextlib.ExitStack() as opened:
             try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                self._lock = _lock(self.partial)
+                opened.callback(self._lock.release)
+                self._file = opened.enter_context(self.partial.open("a+b"))
                 self._take_up(question)
-            except BaseException:
-                self._file.close()
-                raise
-        except OSError as error:
-            raise DataError(f"Cannot write {self.partial}: {error}") from error
+            except OSError as error:
+                raise DataError(f"Cannot write {self.partial}: {error}") from error
+            self._opened = opened.pop_all()
 
     def __enter__(self) -> "PredictionFile":
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._file.close()
+        self._opened.close()
 
     def write(self, rows: Iterable[Row]) -> None:
         """Appends rows; from here on an interruption keeps them."""
@@ -81,13 +76,12 @@ class PredictionFile:
             made = self.path.with_name(self.path.name + ".tmp")
             self._file.seek(0)
             _write_parquet(made, map(json.loads, self._file))
-        if fcntl is None:
-            # There an open file cannot be renamed; elsewhere the lock has to last until it is.
-            self._file.close()
+        # Where an open file cannot be renamed.
+        self._file.close()
         os.replace(made, self.path)
         self.partial.unlink(missing_ok=True)
         self.note.unlink(missing_ok=True)
-        self._file.close()
+        self._opened.close()
 
     def _take_up(self, question: Mapping[str, Any]) -> None:
         if self._file.seek(0, os.SEEK_END):
@@ -108,34 +102,14 @@ class PredictionFile:
                 f"{self.partial} holds the rows of an interrupted command with other "
                 f"{', '.join(differs)}. Give another --out, or delete it to start anew."
             )
-
-
-def _open_alone(path: Path) -> IO[bytes]:
-    """Opens a file for reading and appending that no other process has opened so."""
-    while True:
-        file = path.open("a+b")
-        try:
-            _lock(file, path)
-            # Between opening and locking, who wrote it may have made the finished file of it.
-            if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
-                return file
-        except BaseException:
-            file.close()
-            raise
-        file.close()
-
-
-def _lock(file: IO[bytes], path: Path) -> None:
-    if fcntl is None:
-        return
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
-            raise DataError(
-                f"{path} is being written by another process. Wait for it, or give another --out."
-            ) from None
         # Some network file systems have no locks: there it goes on without.
+
+
+def _lock(partial: Path) -> WriterLock:
+    try:
+        return WriterLock(partial)
+    except DataError as error:
+        raise DataError(f"{error} Wait for it, or give another --out.") from None
 
 
 def _whole_rows(file: IO[bytes]) -> int:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from shotfit.apps.predict.output_file import Row
 from shotfit.classifier import FewShotClassifier
-from shotfit.data.loading import Loading
+from shotfit.data.prefetch import Loading
 from shotfit.evaluation.inference import Scored, score
 
 

@@ -15,10 +15,10 @@ from rich.progress import MofNCompleteColumn, Progress, TextColumn
 from shotfit import saving
 from shotfit.apps.predict.output_file import Row
 from shotfit.apps.predict.predictor import Answerer, Question
-from shotfit.bench.on_ray import RayOptions
 from shotfit.data.image_files import find_images
 from shotfit.errors import DataError
 from shotfit.system.memory import kept_memory
+from shotfit.system.ray_cluster import RayOptions
 
 # Without a terminal: a line of progress at most this often, in seconds.
 PLAIN_INTERVAL = 10.0

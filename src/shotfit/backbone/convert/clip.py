@@ -4,13 +4,10 @@ Names: both projects store the model of Radford et al., 2021, alike. Queries, ke
 block are one matrix, and the two projections are matrices that are multiplied from the right.
 """
 
-import contextlib
 import json
 import re
 import shutil
-import tempfile
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +15,9 @@ import torch
 from torch import Tensor
 
 from shotfit.backbone.convert.tensor_files import Source, read_source
-from shotfit.data.images import CLIP_MEAN, CLIP_STD
+from shotfit.data.transforms import CLIP_MEAN, CLIP_STD
 from shotfit.errors import DataError, UsageError
+from shotfit.system.files import folder_written_whole
 
 TOKENIZER_FILES = (
     "merges.txt",
@@ -103,7 +101,7 @@ def convert(
         raise DataError(f"The tensors of {source} do not fit together: {error}") from error
     preprocessor = json.dumps(_preprocessor(read, config.vision_config.image_size), indent=2) + "\n"
     try:
-        with _written(destination) as folder:
+        with folder_written_whole(destination) as folder:
             config.save_pretrained(folder)
             if tokenizer:
                 _copy_tokenizer(tokenizer, folder, config.text_config.vocab_size)
@@ -118,27 +116,6 @@ def convert(
                 )
     except OSError as error:
         raise DataError(f"Cannot write {destination}: {error}") from error
-
-
-@contextlib.contextmanager
-def _written(destination: Path) -> Iterator[Path]:
-    """A folder whose files are at `destination` when all went well, and nowhere otherwise.
-
-    It lies beside the destination, and is then renamed; or inside of one that exists, which may be
-    somewhere that cannot be renamed.
-    """
-    inside = destination.is_dir()
-    beside = destination if inside else destination.parent
-    beside.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=beside, prefix=".shotfit-") as scratch:
-        made = Path(scratch) / "made"
-        made.mkdir()
-        yield made
-        if not inside:
-            made.rename(destination)
-            return
-        for file in made.iterdir():
-            file.rename(destination / file.name)
 
 
 def _config(source: Source, quick_gelu: bool, heads: int | None) -> Any:

@@ -20,13 +20,13 @@ from shotfit.backbone.tower import (
     DenseLayout,
     Layout,
     Tower,
-    _merge,
-    _split,
     append_prompts,
     attention,
     blended,
     block_from,
+    merge_heads,
     per_image,
+    split_heads,
 )
 from shotfit.errors import DataError
 
@@ -91,8 +91,8 @@ class AttentionPooling(nn.Module):
         # The query is the same for every image, so it is projected once.
         query = F.linear(self.probe, weight[:width], bias[:width]).expand(len(tokens), -1, -1)
         keys, values = F.linear(tokens, weight[width:], bias[width:]).chunk(2, dim=-1)
-        q, k, v = (_split(x, self.heads) for x in (query, keys, values))
-        pooled = _merge(attention(q, k, v))
+        q, k, v = (split_heads(x, self.heads) for x in (query, keys, values))
+        pooled = merge_heads(attention(q, k, v))
         pooled = self.attention.out_proj(pooled)
         pooled = pooled + self.fc2(self.activation(self.fc1(self.norm(pooled))))
         return pooled[:, 0]

@@ -3,17 +3,14 @@
 Plain functions that look at the disk and return values; nothing is downloaded or changed.
 """
 
-import os
-from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from PIL import Image, UnidentifiedImageError
-
 from shotfit.data.benchmark.facts import Benchmark, benchmarks, find_benchmark
-from shotfit.data.dataset import Dataset, Example
-from shotfit.data.sources import coop
+from shotfit.data.benchmark.reading import load
+from shotfit.data.checks import missing_files, unreadable_files
+from shotfit.data.dataset import Dataset
 from shotfit.errors import DataError
 
 State = Literal["ready", "incomplete", "absent"]
@@ -96,42 +93,6 @@ def how_to_get(benchmark: Benchmark) -> str:
     return "\n".join(lines)
 
 
-def missing_files(dataset: Dataset) -> list[Path]:
-    """The image files of `dataset` that are not on the disk, in order of the dataset, each once.
-
-    Folders are listed, not files looked up: a network drive answers a listing of a thousand names
-    about as fast as one look-up, and on a file system that ignores case only a listing shows a
-    name that would be missing elsewhere.
-    """
-    folders: dict[Path, dict[str, Path]] = defaultdict(dict)
-    for example in _file_examples(dataset):
-        assert isinstance(example.image, Path)
-        folders[example.image.parent][example.image.name] = example.image
-    missing: list[Path] = []
-    for folder, files in folders.items():
-        there = _names_in(folder)
-        missing += [path for name, path in files.items() if name not in there]
-    return missing
-
-
-def unreadable_files(dataset: Dataset) -> list[Path]:
-    """The image files of `dataset` that are on the disk and that Pillow cannot decode.
-
-    Reads every image in full: minutes on a large dataset.
-    """
-    broken = {}
-    for example in _file_examples(dataset):
-        assert isinstance(example.image, Path)
-        if not example.image.is_file():
-            continue
-        try:
-            with Image.open(example.image) as image:
-                image.load()
-        except (OSError, SyntaxError, UnidentifiedImageError, Image.DecompressionBombError):
-            broken[example.image] = None
-    return list(broken)
-
-
 def check(root: Path | str, name: str, *, decode: bool = False) -> DatasetCheck:
     """Whether a run on the benchmark dataset `name` would find its files; before, not during it.
 
@@ -142,7 +103,7 @@ def check(root: Path | str, name: str, *, decode: bool = False) -> DatasetCheck:
     """
     benchmark = find_benchmark(name)
     try:
-        dataset = coop.load(root, name)
+        dataset = load(root, name)
     except DataError as error:
         return DatasetCheck(benchmark.key, error=str(error))
     return DatasetCheck(
@@ -168,15 +129,3 @@ def _count_notes(benchmark: Benchmark, dataset: Dataset) -> tuple[str, ...]:
 def _is_there(directory: Path, path: str) -> bool:
     full = directory / path
     return full.is_dir() if path.endswith("/") else full.is_file()
-
-
-def _file_examples(dataset: Dataset) -> list[Example]:
-    examples = (*dataset.train, *dataset.val, *dataset.test)
-    return [example for example in examples if isinstance(example.image, Path)]
-
-
-def _names_in(folder: Path) -> frozenset[str]:
-    try:
-        return frozenset(os.listdir(folder))
-    except OSError:
-        return frozenset()

@@ -88,7 +88,20 @@ def find_benchmark(name: str) -> Benchmark:
     raise unknown_name("dataset", name, benchmarks())
 
 
+def benchmark_key(dataset: str) -> str:
+    """The key of a benchmark dataset, by its key or CoOp's name for it; "" for other data.
+
+    Aliases do not count: a folder of photographs may well be called "flowers".
+    """
+    wanted = _plain(dataset)
+    for row in benchmarks().values():
+        if wanted in (_plain(row.key), _plain(row.coop_name)):
+            return row.key
+    return ""
+
+
 def _plain(name: str) -> str:
+    """A name without case and punctuation: "Oxford-Pets" and "oxford_pets" are one dataset."""
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 

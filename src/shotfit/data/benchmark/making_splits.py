@@ -18,15 +18,9 @@ from pathlib import Path
 
 from shotfit.data.benchmark.facts import Benchmark, find_benchmark
 from shotfit.data.benchmark.matfile import read_mat
+from shotfit.data.benchmark.raw_files import list_folders, list_images, read_lines
+from shotfit.data.benchmark.split_files import Entry, to_dataset, write_split
 from shotfit.data.dataset import Dataset
-from shotfit.data.sources.coop import (
-    Entry,
-    list_folders,
-    list_images,
-    read_lines,
-    to_dataset,
-    write_split,
-)
 from shotfit.errors import DataError, UsageError
 
 VAL_FRACTION = 0.2

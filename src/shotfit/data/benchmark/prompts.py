@@ -8,11 +8,10 @@ PLOT++ has four phrases (the tables in the official code of each).
 
 import csv
 import functools
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from shotfit.data.benchmark.facts import benchmarks
+from shotfit.data.benchmark.facts import benchmark_key, benchmarks
 
 _TABLE = Path(__file__).with_suffix(".csv")
 _PHRASES = ("plot1", "plot2", "plot3", "plot4")
@@ -32,13 +31,7 @@ class PublishedPrompts:
 
 def published_prompts(dataset: str) -> PublishedPrompts | None:
     """The published prompts of a dataset, by its key or CoOp's name for it; None for others."""
-    return _table().get(_plain(dataset))
-
-
-def benchmark_key(dataset: str) -> str:
-    """The key of a benchmark dataset, by its key or CoOp's name for it; "" for others."""
-    prompts = published_prompts(dataset)
-    return prompts.key if prompts else ""
+    return _table().get(benchmark_key(dataset))
 
 
 def specific_templates(dataset: str) -> tuple[str, ...]:
@@ -61,10 +54,5 @@ def _table() -> dict[str, PublishedPrompts]:
             row["tcp"],
             tuple(row[phrase] for phrase in _PHRASES),
         )
-        table[_plain(row["key"])] = table[_plain(row["name"])] = prompts
+        table[row["key"]] = prompts
     return table
-
-
-def _plain(name: str) -> str:
-    """A name without case and punctuation: "Oxford-Pets" and "oxford_pets" are one dataset."""
-    return re.sub(r"[^a-z0-9]", "", name.lower())

@@ -1,1 +1,46 @@
-"""Dataset sources, one file each, found by name: every module here has `load(...) -> Dataset`."""
+"""Dataset sources, one file each: the file name is the source's name, `load` reads it."""
+
+import dataclasses
+import importlib
+import inspect
+import pkgutil
+from typing import Any
+
+from shotfit.data.dataset import Dataset
+from shotfit.errors import UsageError, unknown_name
+
+
+def list_sources() -> list[str]:
+    """The names of all dataset sources, sorted."""
+    return sorted(module.name for module in pkgutil.iter_modules(__path__))
+
+
+def load_dataset(source: str, *, root: str | None = None, **options: Any) -> Dataset:
+    """The dataset that a source reads; `root` is where datasets lie, for sources that need one.
+
+    With the option `draft=True`, whatever the source, large JPEGs are decoded at a fraction of
+    their size. It is an option of the data, so that it counts in a run's identity where it is used.
+
+    Raises:
+        UsageError: for an unknown source or option.
+        DataError: when the data is missing or cannot be used.
+    """
+    if source not in list_sources():
+        raise unknown_name("dataset source", source, list_sources())
+    draft = options.pop("draft", False)
+    load = importlib.import_module(f"{__name__}.{source}").load
+    known = inspect.signature(load).parameters
+    if "root" in known:
+        options["root"] = root
+    for option in options:
+        if option not in known:
+            raise unknown_name(f"option of the {source} source", option, known)
+    missing = [
+        name
+        for name, parameter in known.items()
+        if parameter.default is inspect.Parameter.empty and options.get(name) is None
+    ]
+    if missing:
+        raise UsageError(f"The {source} source needs {', '.join(missing)}.")
+    dataset = load(**options)
+    return dataclasses.replace(dataset, draft=True) if draft else dataset

@@ -10,7 +10,8 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from shotfit.data.dataset import TEMPLATE, Dataset, Example
+from shotfit.data.dataset import Dataset, Example
+from shotfit.data.template import TEMPLATE
 from shotfit.errors import DataError
 
 SPLITS = ("train", "val", "test")

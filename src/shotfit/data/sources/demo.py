@@ -9,7 +9,8 @@ import zipfile
 from functools import cache
 from pathlib import Path
 
-from shotfit.data.dataset import TEMPLATE, Dataset, Example
+from shotfit.data.dataset import Dataset, Example
+from shotfit.data.template import TEMPLATE
 from shotfit.errors import DataError, unknown_name
 
 SUITE = Path(__file__).parent.parent.parent / "assets" / "suite"

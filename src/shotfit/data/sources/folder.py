@@ -12,8 +12,9 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from shotfit.data.dataset import TEMPLATE, Dataset, Example
-from shotfit.data.images import SUFFIXES
+from shotfit.data.dataset import Dataset, Example
+from shotfit.data.image_files import SUFFIXES, is_image
+from shotfit.data.template import TEMPLATE
 from shotfit.errors import DataError
 
 CLASSNAMES_FILE = "classnames.json"
@@ -60,7 +61,7 @@ def _examples(top: Path, part: Path, label_of: Mapping[str, int]) -> tuple[Examp
     for folder in sorted(p for p in part.iterdir() if p.is_dir() and not p.name.startswith(".")):
         if folder.name not in label_of:
             raise DataError(f"{folder} is a class that the training images do not have.")
-        images = (p for p in folder.rglob("*") if p.suffix.lower() in SUFFIXES)
+        images = (p for p in folder.rglob("*") if is_image(p.name))
         # A link that leads nowhere counts: an image that is not there must not go unnoticed.
         files = sorted(p for p in images if p.is_file() or p.is_symlink() and not p.exists())
         if not files:

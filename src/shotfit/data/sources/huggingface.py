@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from shotfit.data.dataset import TEMPLATE, Dataset, Example
+from shotfit.data.dataset import Dataset, Example
+from shotfit.data.template import TEMPLATE
 from shotfit.errors import DataError, UsageError, unknown_name
 
 

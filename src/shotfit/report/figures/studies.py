@@ -4,17 +4,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from shotfit.bench.dynamics import LearningDynamics
 from shotfit.errors import UsageError
 from shotfit.paper import unique
-from shotfit.report.phases import (
-    PATTERNS,
-    DynamicsPoint,
-    PhaseBreak,
-    mean_points,
-    phase_break,
-    smooth,
-)
+from shotfit.records.dynamics import DynamicsPoint, LearningDynamics
+from shotfit.report.phases import PATTERNS, PhaseBreak, mean_points, phase_break, smooth
 
 # Okabe and Ito's palette: told apart by readers of every colour vision.
 BASE, NOVEL, MEAN, BREAK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"

@@ -1,6 +1,6 @@
 """A fixed list of everyday words, none of them a class of the embedded suite.
 
-It stands for what a text encoder knows beyond the task at hand (`stopping.TextDrift`). It was
+It stands for what a text encoder knows beyond the task at hand (`signals.TextDrift`). It was
 written down before any measurement, is the same for every task, and is never looked up against
 one.
 """

@@ -1,4 +1,4 @@
-"""A panel's numbers as a grid of texts, the same for every renderer."""
+"""A panel's numbers laid out as texts, the same for every renderer."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ class Text:
 
 
 @dataclass(frozen=True)
-class Grid:
+class Layout:
     """Header groups with the number of columns each spans, header, and body rows.
 
     `starts` says of each body row whether it is a method's first.
@@ -34,7 +34,7 @@ class Grid:
     starts: tuple[bool, ...]
 
 
-def lay_out(panel: Panel) -> Grid:
+def lay_out(panel: Panel) -> Layout:
     """The grid of a panel: ours alone; beside the printed value; or above it when it is wide."""
     titles = [dataset_label(column.title) for column in panel.columns]
     lines = _marked(panel)
@@ -43,14 +43,14 @@ def lay_out(panel: Panel) -> Grid:
             (Text(method_label(row.method), "name"), *(ours for ours, _, _ in line))
             for row, line in zip(panel.rows, lines, strict=True)
         )
-        return Grid((), ("Method", *titles), body, (True,) * len(body))
+        return Layout((), ("Method", *titles), body, (True,) * len(body))
     if len(panel.columns) <= WIDE:
         body = tuple(
             (Text(method_label(row.method), "name"), *(text for cell in line for text in cell))
             for row, line in zip(panel.rows, lines, strict=True)
         )
         groups = (("", 1), *((title, 3) for title in titles))
-        return Grid(
+        return Layout(
             groups, ("Method", *("ours", "paper", "Δ") * len(titles)), body, (True,) * len(body)
         )
     return _stacked(panel, titles, lines)
@@ -59,7 +59,7 @@ def lay_out(panel: Panel) -> Grid:
 Line = list[tuple[Text, Text, Text]]
 
 
-def _stacked(panel: Panel, titles: list[str], lines: list[Line]) -> Grid:
+def _stacked(panel: Panel, titles: list[str], lines: list[Line]) -> Layout:
     body, starts = [], []
     for row, line in zip(panel.rows, lines, strict=True):
         name = method_label(row.method)
@@ -69,7 +69,7 @@ def _stacked(panel: Panel, titles: list[str], lines: list[Line]) -> Grid:
                 body.append((Text(name, "name"), Text(part, "part"), *texts))
                 starts.append(bool(name))
                 name = ""
-    return Grid((), ("Method", "", *titles), tuple(body), tuple(starts))
+    return Layout((), ("Method", "", *titles), tuple(body), tuple(starts))
 
 
 def _marked(panel: Panel) -> list[Line]:

@@ -1,7 +1,7 @@
-"""What the records of `stopping_study.py` say of each policy: chosen alpha, accuracy, intervals.
+"""What the records of `study.py` say of each policy: chosen alpha, accuracy, intervals.
 
-    python benchmarks/stopping_policies.py                          # prints the tables
-    python benchmarks/stopping_policies.py --write docs/stopping.md # puts them into the page
+    PYTHONPATH=benchmarks python -m stopping.policies                          # prints the tables
+    PYTHONPATH=benchmarks python -m stopping.policies --write docs/stopping.md # into the page
 
 A rule's threshold is chosen on the other tasks, both methods and all seeds of them, for every task
 anew: no task's numbers decide its own alpha. "best alpha in hindsight" is chosen on each cell's
@@ -16,11 +16,10 @@ from pathlib import Path
 
 from page import put
 
+from shotfit.report.statistics import estimate
 from shotfit.training.stopping import MAX_FRACTION, MIN_FRACTION, best_fraction
 
 PUBLISHED = {"layernorm": 0.6, "lora": 0.3}
-# 97.5 % points of Student's t, by degrees of freedom.
-STUDENT = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179)
 DIRECTIONS = {"evidence": 1, "drift": 1, "fit": 1}
 Policy = Callable[[dict], float]
 
@@ -105,11 +104,8 @@ def policies(records: Sequence[dict]) -> dict[str, Policy]:
 
 def interval(differences: dict[str, list[float]]) -> tuple[float, float]:
     """Mean and half width of its 95 % interval; tasks are the independent units."""
-    means = [statistics.fmean(values) for values in differences.values()]
-    if len(means) < 2:
-        return means[0], float("inf")
-    error = statistics.stdev(means) / len(means) ** 0.5
-    return statistics.fmean(means), STUDENT[min(len(means) - 2, len(STUDENT) - 1)] * error
+    found = estimate([statistics.fmean(values) for values in differences.values()])
+    return found.mean, float("inf") if found.half_width is None else found.half_width
 
 
 def table(records: Sequence[dict]) -> str:
@@ -174,7 +170,7 @@ def main() -> None:
     options = parser.parse_args()
     records = [json.loads(path.read_text()) for path in sorted(options.results.glob("*.json"))]
     if not records:
-        parser.error(f"no records in {options.results}; run benchmarks/stopping_study.py")
+        parser.error(f"no records in {options.results}; run `make stopping-study`")
     text = "\n\n".join([table(records), costs(records), shipped(records)])
     if options.write is None:
         print(text)

@@ -1,7 +1,7 @@
 """Which rule should decide alpha? Every rule and fixed alpha on every task of the embedded suite.
 
-    python benchmarks/stopping_study.py         # one record a cell; run again, it goes on
-    python benchmarks/stopping_policies.py      # its table, which docs/stopping.md has
+    PYTHONPATH=benchmarks python -m stopping.study       # a record a cell; again, it goes on
+    PYTHONPATH=benchmarks python -m stopping.policies    # its table, which docs/stopping.md has
 
 A cell is (task, method, seed). Its first stage is trained once, its cosine over the longest first
 stage that a rule may choose (0.8 of the budget). At each tenth of the budget a second stage of
@@ -25,26 +25,21 @@ from pathlib import Path
 import torch
 
 from shotfit.backbone import Backbone
-from shotfit.data import load_dataset
-from shotfit.data.dataset import Task, make_task
-from shotfit.data.loading import SupportSet
+from shotfit.data.sources import load_dataset
 from shotfit.data.sources.demo import list_tasks
+from shotfit.data.support_set import SupportSet
+from shotfit.data.task import Task, make_task
 from shotfit.evaluation.metrics import evaluate
 from shotfit.experiment import Experiment, environment, support_set, task_facts
 from shotfit.methods.base import Method
 from shotfit.methods.linear import LinearClassifier, LinearConfig
 from shotfit.methods.published import TrainConfig
-from shotfit.recipe import plan, two_stage
+from shotfit.plan import plan
+from shotfit.recipe import two_stage
 from shotfit.system.files import write_atomically
 from shotfit.training.loop import train
-from shotfit.training.stopping import (
-    MAX_FRACTION,
-    FirstStage,
-    GradientEvidence,
-    LeaveClassesOut,
-    TextDrift,
-    TrainingFit,
-)
+from shotfit.training.stopping import MAX_FRACTION, FirstStage, LeaveClassesOut
+from stopping.signals import GradientEvidence, TextDrift, TrainingFit
 
 TENTHS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
 PUBLISHED_ITERS_PER_SHOT = 300

@@ -1,18 +1,14 @@
-"""Records of runs: what one holds, and how it is kept as one JSON file per run.
+"""The record of a run: what it holds, and where it lies."""
 
-Needs no torch, so that tables and figures are made wherever the files are.
-"""
-
-import dataclasses
 import json
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from shotfit.config import from_dict, to_dict
-from shotfit.errors import DataError, UsageError
+from shotfit.config import to_dict
+from shotfit.records.files import parse, read_values, write_text
 
+KIND = "record of a run"
 SCHEMA = 1
 """Version of the record's format; a record of another version is refused, not guessed at."""
 
@@ -52,19 +48,7 @@ def write_record(folder: Path, record: Record) -> Path:
         DataError: when the folder cannot be written to.
     """
     path = record_path(folder, record.id)
-    # Beside its target, since only within one file system is replacing atomic.
-    draft = folder / f".{record.id}.{os.getpid()}.tmp"
-    text = json.dumps(to_dict(record), indent=1, ensure_ascii=False) + "\n"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with draft.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, path)
-    except OSError as error:
-        draft.unlink(missing_ok=True)
-        raise DataError(f"Cannot write the record {path}: {error}") from error
+    write_text(path, json.dumps(to_dict(record), indent=1, ensure_ascii=False))
     return path
 
 
@@ -74,32 +58,7 @@ def read_record(path: Path) -> Record:
     Raises:
         DataError: naming the file, when it cannot be read, is damaged, or is of another version.
     """
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DataError(
-            f"The record {path} cannot be read ({error}). Move it away, and its run is made again."
-        ) from error
-    if not isinstance(values, dict) or "schema" not in values:
-        raise DataError(f"{path} is no record of a run. Keep other files out of the folder.")
-    if values["schema"] != SCHEMA:
-        raise DataError(
-            f"The record {path} is of format {values['schema']}; this version of ShotFit reads "
-            f"format {SCHEMA}. Use another folder, or the version that wrote it."
-        )
-    missing = [
-        part.name
-        for part in dataclasses.fields(Record)
-        if part.default is dataclasses.MISSING
-        and part.default_factory is dataclasses.MISSING
-        and part.name not in values
-    ]
-    if missing:
-        raise DataError(f"The record {path} lacks {', '.join(missing)}. Move it away.")
-    try:
-        return from_dict(Record, values)
-    except UsageError as error:
-        raise DataError(f"The record {path} is damaged: {error}") from error
+    return parse(Record, read_values(path, KIND), path, KIND, SCHEMA)
 
 
 def load_records(folder: Path) -> list[Record]:

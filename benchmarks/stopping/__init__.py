@@ -1,0 +1,1 @@
+"""The study behind `first_fraction="auto"`: rules that were compared, and what was measured."""

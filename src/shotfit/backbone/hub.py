@@ -1,0 +1,192 @@
+"""Checkpoints: embedded in the package, in a local folder, or on the Hugging Face hub."""
+
+import importlib.util
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from shotfit.backbone.families import get_family
+from shotfit.config import from_dict
+from shotfit.data.transforms import ImageSpec
+from shotfit.errors import DataError, UsageError
+
+EMBEDDED = {"iconclip": Path(__file__).parent.parent / "assets" / "iconclip"}
+"""Models inside the package, by name."""
+
+
+@dataclass(frozen=True)
+class Hints:
+    """What a checkpoint asks of training, in its `shotfit.json`; the published values otherwise."""
+
+    crop_scale_min: float = 0.0
+    """Training crops keep at least this share of an image's area, whatever the method allows."""
+    classifier_lr_scale: float = 1.0
+    """Factor on the second stage's learning rate."""
+
+
+def find_checkpoint(name: str, revision: str | None) -> Path:
+    """The local folder that holds the model, fetched from the hub where needed and possible."""
+    folder = EMBEDDED.get(name, Path(name).expanduser())
+    if folder.is_dir():
+        if revision is not None:
+            raise UsageError(f"A revision is of a hub id; {name!r} is here already.")
+        if not (folder / "config.json").is_file():
+            raise DataError(f"The folder {folder} holds no config.json, so no model.")
+        return folder
+    import huggingface_hub
+    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
+
+    patterns = ["*.json", "*.txt", "*.model", "*.safetensors"]
+    try:
+        return Path(
+            huggingface_hub.snapshot_download(
+                name, revision=revision, allow_patterns=patterns, local_files_only=True
+            )
+        )
+    except HFValidationError:
+        raise DataError(
+            f"There is no model {name!r}: no such folder, and no valid hub id. "
+            f"Embedded models: {', '.join(EMBEDDED)}."
+        ) from None
+    except LocalEntryNotFoundError:
+        pass
+    if os.environ.get("HF_HUB_OFFLINE") == "1" or not _hub_reachable():
+        raise DataError(
+            f"The model {name!r} is not in the local cache and the Hugging Face hub cannot be "
+            "reached. Give a local folder, use the embedded model 'iconclip', or download it where "
+            "there is a network (HF_HUB_OFFLINE=1 makes ShotFit use the cache only)."
+        )
+    try:
+        return Path(
+            huggingface_hub.snapshot_download(name, revision=revision, allow_patterns=patterns)
+        )
+    except Exception as error:  # the hub client has many error types and no common base
+        raise DataError(f"Cannot download the model {name!r}: {error}") from error
+
+
+def read_checkpoint(name: str, folder: Path) -> tuple[Any, Any]:
+    """The transformers model and the tokenizer in a folder; only safetensors weights are read.
+
+    Raises:
+        UsageError: for a model type that there are no towers for.
+        DataError: when a file is missing or cannot be read; the message says what to do.
+    """
+    from safetensors import SafetensorError
+    from transformers import AutoConfig, AutoModel, AutoTokenizer
+
+    _check_weights(name, folder)
+    try:
+        with _quiet():
+            get_family(AutoConfig.from_pretrained(folder).model_type)
+            model = AutoModel.from_pretrained(
+                folder, dtype=torch.float32, use_safetensors=True, attn_implementation="sdpa"
+            )
+            tokenizer = AutoTokenizer.from_pretrained(folder)
+    except UsageError:
+        raise
+    # ValueError covers broken JSON; transformers raises KeyError and ImportError for models
+    # and tokenizers it does not know or lacks a package for.
+    except (OSError, KeyError, ImportError, ValueError, RuntimeError, SafetensorError) as error:
+        message = f"Cannot load the model {name!r} from {folder}: {error}"
+        if _lacks_sentencepiece(folder):
+            message = (
+                f"The tokenizer of {name!r} needs sentencepiece, which is not installed: "
+                "pip install 'shotfit[siglip]'."
+            )
+        raise DataError(message) from error
+    if not (folder / "tokenizer_config.json").is_file() or len(tokenizer) < 10:
+        raise DataError(f"The model folder {folder} has no usable tokenizer files.")
+    return model, tokenizer
+
+
+def read_image_spec(folder: Path) -> ImageSpec:
+    path = folder / "preprocessor_config.json"
+    if not path.is_file():
+        raise DataError(f"The model folder {folder} has no preprocessor_config.json.")
+    facts = json.loads(path.read_text(encoding="utf-8"))
+    size = facts.get("size", 224)
+    edges = size if isinstance(size, dict) else {"shortest_edge": size}
+    square = "height" in edges
+    resize = edges["height"] if square else edges["shortest_edge"]
+    crop = facts.get("crop_size", resize)
+    side = crop["height"] if isinstance(crop, dict) else crop
+    default = ImageSpec()
+    return ImageSpec(
+        size=side if facts.get("do_center_crop", not square) else resize,
+        resize=resize,
+        square=square,
+        resample=facts.get("resample", default.resample),
+        scale=facts.get("rescale_factor", default.scale),
+        mean=tuple(facts.get("image_mean", default.mean)),
+        std=tuple(facts.get("image_std", default.std)),
+    )
+
+
+def read_hints(folder: Path) -> Hints:
+    path = folder / "shotfit.json"
+    if not path.is_file():
+        return Hints()
+    try:
+        return from_dict(Hints, json.loads(path.read_text(encoding="utf-8")))
+    except ValueError as error:
+        raise DataError(f"{path} cannot be used: {error}") from error
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without transformers' progress bars and notes: what is wrong is raised, not printed."""
+    from transformers.utils import logging
+
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()
+
+
+def _check_weights(name: str, folder: Path) -> None:
+    if any(folder.glob("*.safetensors")):
+        return
+    # Of a hub repository, pickles are not even downloaded.
+    pickled = sorted([*folder.glob("*.bin"), *folder.glob("*.pt")])
+    found = (
+        f" but pickled ones ({pickled[0].name}), which can run code when read" if pickled else ""
+    )
+    raise DataError(
+        f"The model {name!r} has no safetensors weights in {folder}{found}. `shotfit convert` "
+        "turns OpenAI and open_clip weights into a folder with them; weights of transformers that "
+        "you trust can be loaded and saved again there (save_pretrained)."
+    )
+
+
+def _lacks_sentencepiece(folder: Path) -> bool:
+    """The first SigLIP's tokenizer, which only that package reads."""
+    wanted = any(folder.glob("spiece.model")) and not (folder / "tokenizer.json").is_file()
+    return wanted and importlib.util.find_spec("sentencepiece") is None
+
+
+def _hub_reachable() -> bool:
+    """Whether the hub answers within a second; its client would retry for most of a minute."""
+    # The standard library, since the client's own HTTP package differs between its versions.
+    from urllib.error import HTTPError
+    from urllib.request import Request, urlopen
+
+    from huggingface_hub import constants
+
+    try:
+        urlopen(Request(constants.ENDPOINT, method="HEAD"), timeout=1.0).close()
+    except HTTPError:
+        return True  # an answer, if not a welcome
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,73 @@
+"""The record of a curve: base and novel accuracy along training."""
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from shotfit.errors import DataError
+from shotfit.records.files import parse, read_values, write_text
+
+KIND = "learning dynamics"
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class DynamicsPoint:
+    """Held-out accuracies in percent after so many iterations, each among its own classes.
+
+    `loss` is the mean training loss since the last point, None at iteration 0, which is zero-shot
+    CLIP.
+    """
+
+    iteration: int
+    base: float
+    novel: float
+    loss: float | None = None
+
+
+@dataclass(frozen=True)
+class LearningDynamics:
+    """The record of one curve: its experiment, its points, what it cost and where it ran."""
+
+    id: str
+    experiment: dict[str, Any]
+    dataset: str
+    method: str
+    seed: int
+    every: int
+    points: tuple[DynamicsPoint, ...]
+    split_hash: str = ""
+    cost: dict[str, float] = field(default_factory=dict)
+    """`seconds` in all, `evaluation_seconds` of them for looking."""
+    environment: dict[str, str] = field(default_factory=dict)
+    schema: int = SCHEMA
+
+
+def write_dynamics(path: Path, record: LearningDynamics) -> None:
+    """Keeps a curve, one line a point: one of 80 points is 80 lines of a diff, not 480.
+
+    Raises:
+        DataError: when it cannot be written.
+    """
+    values = dataclasses.asdict(record)
+    lines = [json.dumps(dataclasses.astuple(point)) for point in record.points]
+    values["points"] = "POINTS"
+    text = json.dumps(values, indent=1, ensure_ascii=False)
+    write_text(path, text.replace('"POINTS"', "[\n  " + ",\n  ".join(lines) + "\n ]"))
+
+
+def read_dynamics(path: Path) -> LearningDynamics:
+    """The curve that a file holds.
+
+    Raises:
+        DataError: when it cannot be read, is damaged, or was written by another version.
+    """
+    values = read_values(path, KIND)
+    try:
+        names = [part.name for part in dataclasses.fields(DynamicsPoint)]
+        points = [dict(zip(names, point, strict=False)) for point in values.get("points", ())]
+    except TypeError as error:
+        raise DataError(f"The {KIND} in {path} are damaged: {error}") from error
+    return parse(LearningDynamics, {**values, "points": points}, path, KIND, SCHEMA)

@@ -85,8 +85,7 @@ SUITE := "$(BIN)/shotfit" bench --datasets suite --shots 4 --seeds 1 2 3 --setti
 
 COMPARE := "$(BIN)/shotfit" bench --datasets digits interface activities food --shots 4 --seeds 1 2 3 \
 	-o training.precision=bf16 --results $(RECORDS)
-EVERY := zero_shot layernorm bitfit lora clip_lora coop cocoop kgcoop prograd ivlp maple mma \
-	clip_adapter tip_adapter tip_adapter_f taskres plot_pp lp_pp 2sfs 2sfs:lora 2sfs:coop 2sfs:ivlp
+EVERY := every 2sfs 2sfs:lora 2sfs:coop 2sfs:ivlp
 SHARED := --setting all_to_all --budget shared --iters-per-shot 100
 
 .PHONY: suite docs comparison

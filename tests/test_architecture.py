@@ -18,11 +18,10 @@ PACKAGE = Path(__file__).parent.parent / "src" / "shotfit"
 # From the bottom up. A room imports from the lines above its own, not from its neighbours.
 ROOMS = """
     errors
-    config
+    config averages
     system
     paper
     records
-    report
     data
     backbone
     layers
@@ -33,16 +32,17 @@ ROOMS = """
     adaptation
     experiment
     observers saving bench
-    classifier
+    classifier report
     apps
 """
 # Rooms that see less than all that is below them: what they hold is made from values alone.
 ONLY = {
     "config": {"errors"},
     "system": {"errors"},
-    "paper": {"errors"},
+    "averages": set(),
+    "paper": {"errors", "averages"},
     "records": {"errors", "config", "system"},
-    "report": {"errors", "config", "paper", "records"},
+    "report": {"errors", "config", "averages", "paper", "records", "methods"},
 }
 # The files and folders inside `data`, likewise from the bottom up.
 DATA = """

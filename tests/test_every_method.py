@@ -5,8 +5,7 @@ import json
 import pytest
 
 from shotfit.data.sources.demo import load
-from shotfit.methods import get_method, list_methods
-from shotfit.recipe import FORMS
+from shotfit.methods import get_method, published_names
 
 QUICK = ["--shots", "2", "--iters-per-shot", "2", "--budget", "shared", "--quiet"]
 
@@ -19,7 +18,7 @@ def picture(tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize("name", [*list_methods(), *FORMS])
+@pytest.mark.parametrize("name", list(published_names()))
 def test_fit_then_unseen_names(shotfit, checkpoint, picture, tmp_path, name):
     folder = tmp_path / name
     code, _, err = shotfit(
@@ -30,7 +29,7 @@ def test_fit_then_unseen_names(shotfit, checkpoint, picture, tmp_path, name):
     assert code == 0, err
     assert len(json.loads(out)["answers"]) == 1
     code, out, err = shotfit("predict", folder, picture, "--classes", "zebra,lion", "--quiet")
-    if get_method(FORMS[name].method if name in FORMS else name).open_vocabulary:
+    if get_method(published_names()[name].method).open_vocabulary:
         assert code == 0 and ("zebra" in out or "lion" in out)
     else:
         assert code == 2 and "cannot score classes" in err and "zebra" in err

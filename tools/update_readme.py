@@ -8,10 +8,9 @@ method, from the records in bf16: its panels in full are on the page.
 """
 
 import argparse
-import statistics
 from pathlib import Path
 
-from shotfit.evaluation.metrics import harmonic_mean
+from shotfit.averages import Estimate, estimate, harmonic_mean, mean
 from shotfit.records import Record, load_records
 from shotfit.report.protocol import keep
 from shotfit.report.render import render
@@ -51,10 +50,9 @@ def collect(records: list[Record]) -> dict[tuple[str, str], dict[int, Record]]:
     return found
 
 
-def mean_spread(records: dict[int, Record], key: str) -> tuple[float, float]:
-    """Mean and standard deviation over the seeds."""
-    values = [records[seed].metrics[key] for seed in SEEDS]
-    return statistics.mean(values), statistics.stdev(values)
+def over_seeds(records: dict[int, Record], key: str) -> Estimate:
+    """The mean over the seeds, with its interval."""
+    return estimate([records[seed].metrics[key] for seed in SEEDS])
 
 
 def table(records: list[Record]) -> str:
@@ -70,9 +68,10 @@ def table(records: list[Record]) -> str:
     ]
     lines = [
         "Accuracy in percent on the embedded suite, four images per class, trained on the first",
-        "half of the classes; mean over seeds 1, 2, 3 and, behind ±, standard deviation. *All* is",
-        "accuracy over base and novel names together. Harmonic means are those of the means beside",
-        "them, in the last row too, as in the paper: not the mean of those above.",
+        "half of the classes; mean over seeds 1, 2, 3 and, behind ±, the half-width of its 95 %",
+        "interval (t distribution). *All* is accuracy over base and novel names together.",
+        "Harmonic means are those of the means beside them, in the last row too, as in the paper:",
+        "not the mean of those above.",
         "",
         "| task | base: zero-shot | 2SFS | novel: zero-shot | 2SFS "
         "| harmonic mean: zero-shot | 2SFS | all: zero-shot | 2SFS |",
@@ -85,14 +84,14 @@ def table(records: list[Record]) -> str:
             for method in ("zero_shot", "layernorm+linear"):
                 runs = found[task, method]
                 if key == "harmonic_mean":
-                    means = [mean_spread(runs, half)[0] for half in ("base", "novel")]
+                    means = [over_seeds(runs, half).mean for half in ("base", "novel")]
                     cells.append(f"{harmonic_mean(*means):.1f}")
                     continue
-                mean, spread = mean_spread(runs, key)
-                sums.setdefault((key, method), []).append(mean)
-                cells.append(
-                    f"{mean:.1f}" if method == "zero_shot" else f"{mean:.1f} ± {spread:.1f}"
-                )
+                found_here = over_seeds(runs, key)
+                sums.setdefault((key, method), []).append(found_here.mean)
+                # Zero-shot is the same whatever the seed.
+                spread = "" if method == "zero_shot" else f" ± {found_here.half_width:.1f}"
+                cells.append(f"{found_here.mean:.1f}{spread}")
         lines.append("| " + " | ".join(cells) + " |")
     lines.append(_average(sums))
     lines += ["", _summary(found, complete)]
@@ -108,17 +107,17 @@ def _average(sums: dict[tuple[str, str], list[float]]) -> str:
     for key in ("base", "novel", "harmonic_mean", "joint"):
         for method in ("zero_shot", "layernorm+linear"):
             if key == "harmonic_mean":
-                halves = [statistics.mean(sums[half, method]) for half in ("base", "novel")]
+                halves = [mean(sums[half, method]) for half in ("base", "novel")]
                 cells.append(f"**{harmonic_mean(*halves):.1f}**")
             else:
-                cells.append(f"**{statistics.mean(sums[key, method]):.1f}**")
+                cells.append(f"**{mean(sums[key, method]):.1f}**")
     return "| " + " | ".join(cells) + " |"
 
 
 def _summary(found: dict[tuple[str, str], dict[int, Record]], tasks: list[str]) -> str:
     def gain(task: str, key: str) -> float:
         ours, start = found[task, "layernorm+linear"], found[task, "zero_shot"]
-        return mean_spread(ours, key)[0] - mean_spread(start, key)[0]
+        return over_seeds(ours, key).mean - over_seeds(start, key).mean
 
     good = [task for task in tasks if gain(task, "base") >= 15 and gain(task, "novel") >= -2]
     return (

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from page import put
 
-from shotfit.report.statistics import estimate
+from shotfit.averages import estimate
 from shotfit.training.stopping import MAX_FRACTION, MIN_FRACTION, best_fraction
 
 PUBLISHED = {"layernorm": 0.6, "lora": 0.3}

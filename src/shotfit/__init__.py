@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from shotfit.adaptation import adapt
+    from shotfit.averages import harmonic_mean
     from shotfit.backbone import Backbone
     from shotfit.classifier import FewShotClassifier
     from shotfit.data.dataset import Dataset
     from shotfit.data.sources import list_sources, load_dataset
     from shotfit.data.task import make_task
     from shotfit.errors import DataError, UsageError
-    from shotfit.evaluation.metrics import evaluate, harmonic_mean
+    from shotfit.evaluation.metrics import evaluate
     from shotfit.experiment import Experiment, run
     from shotfit.methods import get_method, list_methods
     from shotfit.recipe import Recipe, Stage, one_stage, two_stage
@@ -34,7 +35,7 @@ _HOMES = {
     "adapt": "adaptation",
     "evaluate": "evaluation.metrics",
     "get_method": "methods",
-    "harmonic_mean": "evaluation.metrics",
+    "harmonic_mean": "averages",
     "list_methods": "methods",
     "list_sources": "data.sources",
     "load_dataset": "data.sources",

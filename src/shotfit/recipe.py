@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from shotfit.config import Count, from_dict, override
 from shotfit.errors import UsageError, unknown_name
-from shotfit.methods import get_method, list_methods
+from shotfit.methods import get_method, published_names
 from shotfit.methods.linear import LinearConfig
 from shotfit.methods.published import TrainConfig
 
@@ -111,30 +111,25 @@ def one_stage(method: str, **options: Any) -> Recipe:
     return Recipe((Stage(method),), **options)
 
 
-FORMS = {"tip_adapter_f": Stage("tip_adapter", {"finetune": True})}
-"""Published names that are no method of their own but a form of one."""
-
-
 def named_recipe(name: str, **options: Any) -> Recipe:
     """The recipe that a user means by one word.
 
     "2sfs" is the paper's (LayerNorm, then the classifier), "2sfs:lora" has another first stage,
-    and a method's name, or that of one of `FORMS`, is that method alone. `options` are those of
+    and any of `methods.published_names` is that method alone. `options` are those of
     `Recipe`.
 
     Raises:
         UsageError: for an unknown name.
     """
     kind, _, first = name.partition(":")
+    names = published_names()
     if kind.lower() == "2sfs":
-        if first.replace("-", "_") in FORMS:
-            stage = FORMS[first.replace("-", "_")]
-            raise UsageError(f"{first} is a form of {stage.method}, which is no first stage.")
+        entry = names.get(first.replace("-", "_"))
+        if entry is not None and entry.options:
+            raise UsageError(f"{first} is a form of {entry.method}, which is no first stage.")
         get_method(first or "layernorm")
         return two_stage((first or "layernorm").replace("-", "_"), **options)
-    key = name.replace("-", "_")
-    if key in FORMS:
-        return Recipe((FORMS[key],), **options)
-    if first or key not in list_methods():
-        raise unknown_name("method", name, ["2sfs", *list_methods(), *FORMS])
-    return one_stage(key, **options)
+    entry = names.get(name.replace("-", "_"))
+    if first or entry is None:
+        raise unknown_name("method", name, ["2sfs", *names])
+    return Recipe((Stage(entry.method, dict(entry.options)),), **options)

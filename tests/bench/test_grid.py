@@ -20,6 +20,7 @@ from shotfit.data.sources import load_dataset
 from shotfit.data.task import sample_shots
 from shotfit.errors import DataError, UsageError
 from shotfit.experiment import run
+from shotfit.methods import published_names
 from shotfit.recipe import Overrides
 from shotfit.records import Record, load_records, read_record, record_path, write_record
 from shotfit.system.ray_cluster import RayOptions
@@ -321,3 +322,13 @@ def test_a_run_trains_on_the_images_of_its_lists(checkpoint, tmp_path):
         run(dataclasses.replace(listed, seed=3), root=str(tmp_path))
     with pytest.raises(UsageError, match="number of shots"):
         run(dataclasses.replace(listed, shots=None), root=str(tmp_path))
+
+
+def test_every_method_is_one_word():
+    names = {
+        run.recipe.stages[0].method + str(run.recipe.stages[0].options)
+        for run in expand(["every", "coop"], ["animals"])
+    }
+    expected = {entry.method + str(dict(entry.options)) for entry in published_names().values()}
+    assert names == expected
+    assert "tip_adapter{'finetune': True}" in names

@@ -467,7 +467,7 @@ def test_names_given_twice_and_text_in_chunks(name, monkeypatch):
         alone = torch.cat([method.encode_classes([each]).weight for each in names])
         same(alone, whole, 1e-5)
     room = 100 * method.backbone.text.token_bytes
-    monkeypatch.setattr("shotfit.backbone.TEXT_BYTES", room)
+    monkeypatch.setattr("shotfit.backbone.model.TEXT_BYTES", room)
     method.backbone._prepared.clear()
     same(method.encode_classes(names).weight.detach(), whole, 1e-5)
 

@@ -9,7 +9,8 @@ from shotfit.report.suite import protocol_groups, suite_runs
 
 pytest.importorskip("matplotlib")
 
-from shotfit.report.figures.comparison import base_novel_scatter, ranking, save
+from shotfit.report.figures.canvas import save
+from shotfit.report.figures.comparison import base_novel_scatter, ranking
 
 METHODS = ["zero_shot", "coop", "lora", "2sfs_lora", "2sfs_layernorm"]
 

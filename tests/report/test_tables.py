@@ -9,6 +9,7 @@ import typer.testing
 from synthetic_records import B16, record, suite
 
 from shotfit.apps.cli import app
+from shotfit.averages import estimate, t_quantile
 from shotfit.config import to_dict
 from shotfit.errors import DataError, UsageError
 from shotfit.paper import paper_table
@@ -17,7 +18,6 @@ from shotfit.report import FORMATS, paper_report, render, suite_report
 from shotfit.report.labels import method_label
 from shotfit.report.protocol import keep, method_name, require_one_protocol, run_of, runs_of
 from shotfit.report.render import to_terminal
-from shotfit.report.statistics import estimate, t_quantile
 from shotfit.report.suite import protocol_groups, rows_of, suite_runs
 from shotfit.report.tables import seed_means
 

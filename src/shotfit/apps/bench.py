@@ -14,7 +14,7 @@ from shotfit.apps.grid_progress import live_view
 from shotfit.bench.cost import RunEstimate, check_runs, estimate_runs
 from shotfit.bench.runner import GridStep, run_all
 from shotfit.experiment import Experiment
-from shotfit.recipe import FORMS
+from shotfit.methods import published_name
 from shotfit.records import Record, load_records
 from shotfit.system.ray_cluster import RayOptions
 
@@ -171,10 +171,7 @@ def method_name(experiment: Experiment) -> str:
     stage, *second = experiment.recipe.stages
     if second:
         return "2sfs" if stage.method == "layernorm" else f"2sfs:{stage.method}"
-    for name, form in FORMS.items():
-        if stage.method == form.method and form.options.items() <= stage.options.items():
-            return name
-    return stage.method
+    return published_name(stage.method, stage.options).name
 
 
 def describe(experiment: Experiment) -> str:

@@ -14,6 +14,7 @@ from shotfit.observers.progress import fit_progress
 from shotfit.records import load_records
 from shotfit.records.dynamics import LearningDynamics
 from shotfit.report.figures import studies as figures
+from shotfit.report.figures.canvas import require_matplotlib
 from shotfit.report.phases import PATTERNS
 
 
@@ -42,7 +43,7 @@ def dynamics_study(
     one more for every method, the mean over them: a single task's novel accuracy is that of a
     hundred images or so, and a phase of a point or two is hidden in its noise.
     """
-    figures.figure_module()
+    require_matplotlib()
     groups: dict[str, list[Experiment]] = {}
     for experiment in experiments:
         groups.setdefault(dataclasses.replace(experiment, seed=0).id, []).append(experiment)
@@ -92,7 +93,7 @@ def sweep_study(
     """Runs what is missing of a sweep and draws the mean over its runs; the number of failures."""
     from shotfit.apps.bench import run_grid
 
-    figures.figure_module()
+    require_matplotlib()
     runs = sweep_runs(axis, experiments, values)
     failed = run_grid(
         [run.experiment for run in runs],
@@ -119,7 +120,7 @@ def sweep_study(
 
 def gain_study(experiments: Sequence[Experiment], title: str, surroundings: Surroundings) -> None:
     """Measures two-stage runs after their first stage too, and draws a bar for every dataset."""
-    figures.figure_module()
+    require_matplotlib()
     gains: dict[str, list[float]] = {}
     for experiment in experiments:
         metric = "all" if experiment.setting == "all_to_all" else "harmonic_mean"

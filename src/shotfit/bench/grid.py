@@ -10,10 +10,13 @@ from shotfit.data.sources.demo import list_tasks
 from shotfit.data.template import check_template
 from shotfit.errors import UsageError, unknown_name
 from shotfit.experiment import Experiment
+from shotfit.methods import published_names
 from shotfit.recipe import Overrides, named_recipe
 
 SUITE = "suite"
 """The word for every embedded task."""
+EVERY = "every"
+"""The word for every method alone, and the forms that were published under names of their own."""
 
 
 def expand(
@@ -30,9 +33,10 @@ def expand(
 ) -> tuple[Experiment, ...]:
     """Every combination once, seed by seed, so that a grid cut short has whole seeds.
 
-    Methods are named as `shotfit.recipe.named_recipe` has them ("2sfs", "2sfs:lora", "coop"),
-    datasets as `find_datasets`. `template` is the prompt of every dataset ("specific" for the
-    benchmarks' own), `fewshot` the folder of few-shot lists (`Experiment.fewshot`).
+    Methods are named as `shotfit.recipe.named_recipe` has them ("2sfs", "2sfs:lora", "coop"), or
+    all of them by "every"; datasets as `find_datasets`. `template` is the prompt of every dataset
+    ("specific" for the benchmarks' own), `fewshot` the folder of few-shot lists
+    (`Experiment.fewshot`).
 
     Raises:
         UsageError: for an unknown name, with the nearest known one, or an empty list.
@@ -49,7 +53,10 @@ def expand(
         if not values:
             raise UsageError(f"The grid names no {axis}.")
     changes = overrides or Overrides()
-    recipes = [changes.applied(named_recipe(method)) for method in methods]
+    words = [
+        name for method in methods for name in (published_names() if method == EVERY else [method])
+    ]
+    recipes = [changes.applied(named_recipe(word)) for word in words]
     sources = [source for dataset in datasets for source in find_datasets(dataset)]
     experiments: dict[str, Experiment] = {}
     for backbone, seed, (source, data), count, setting, recipe in itertools.product(

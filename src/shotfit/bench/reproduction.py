@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shotfit.experiment import Experiment
-from shotfit.methods import list_methods
+from shotfit.methods import published_names
 from shotfit.paper import BACKBONES, PaperTable
-from shotfit.recipe import FORMS, named_recipe
+from shotfit.recipe import named_recipe
 
 SEEDS = (1, 2, 3)
 HUB_IDS = {name: hub_id for hub_id, name in BACKBONES.items()}
@@ -97,6 +97,6 @@ def reproduction(table: PaperTable, seeds: Sequence[int] = SEEDS) -> Reproductio
 def recipe_of(method: str) -> str | None:
     """The paper's method as `named_recipe` has it; None when this version lacks it."""
     inner = method.removeprefix("2sfs_")
-    if inner not in (*list_methods(), *FORMS):
+    if inner not in published_names():
         return None
     return inner if "2sfs_" not in method else f"2sfs:{inner}"

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from shotfit.averages import harmonic_mean
 from shotfit.data.dataset import Split
 from shotfit.data.prefetch import Loading, plain_batches
 from shotfit.methods.base import ClassEmbeddings, Method
@@ -15,11 +16,6 @@ EVAL_BATCH = 128
 def accuracy(logits: Tensor, labels: Tensor) -> float:
     """Top-1 accuracy in percent: logits (images, classes), labels (images,)."""
     return 100 * (logits.argmax(dim=-1) == labels).double().mean().item()
-
-
-def harmonic_mean(base: float, novel: float) -> float:
-    """2 B N / (B + N), 0 when both are; over datasets or seeds, give it the averages."""
-    return 2 * base * novel / (base + novel) if base + novel else 0.0
 
 
 @torch.no_grad()

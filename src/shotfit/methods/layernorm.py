@@ -1,4 +1,4 @@
-"""LayerNorm tuning: scale and shift of the transformer blocks' norms, in both encoders.
+"""LayerNorm: scale and shift of the transformer blocks' norms, in both encoders.
 
 Paper: Kim et al., How to Adapt Your Large-Scale Vision-and-Language Model, 2022; the first stage
 of 2SFS, Farina et al., CVPR 2025, section 4.1, https://arxiv.org/abs/2503.11609.

@@ -1,4 +1,4 @@
-"""MMA, the multi-modal adapter: adapters beside the upper blocks, tied between the encoders.
+"""MMA: multi-modal adapters beside the upper blocks, tied between the encoders.
 
 Paper: Yang et al., MMA: Multi-Modal Adapter for Vision-Language Models, CVPR 2024,
 https://openaccess.thecvf.com/content/CVPR2024/html/Yang_MMA_Multi-Modal_Adapter_for_Vision-Language_Models_CVPR_2024_paper.html

@@ -32,6 +32,9 @@ from shotfit.data.template import Template
 from shotfit.methods.base import ClassEmbeddings, Method
 from shotfit.methods.published import TaskFacts, TrainConfig, published_templates
 
+FORMS = {"Tip-Adapter-F": {"finetune": True}}
+"""Published names of this method with other options."""
+
 # Initial alpha, then the bounds of the search for beta and alpha (the official configs).
 _PUBLISHED = {
     "imagenet": (1.17, 7, 3),

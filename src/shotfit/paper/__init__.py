@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from shotfit.averages import harmonic_mean
 from shotfit.errors import DataError, unknown_name
 
 FOLDER = Path(__file__).parent
@@ -183,7 +184,7 @@ def check(cells: Sequence[PrintedCell]) -> list[str]:
             continue
         if "hm" in row:
             base, novel = row["base"].best, row["novel"].best
-            mean = 2 * base * novel / (base + novel)
+            mean = harmonic_mean(base, novel)
             if abs(mean - row["hm"].best) > HM_TOLERANCE:
                 found.append(f"{' '.join(key)} hm: {row['hm'].best}, 2BN/(B+N) is {mean:.2f}")
         for metric, cell in row.items():

@@ -1,31 +1,6 @@
 """How methods and datasets are written in tables and figures."""
 
-METHODS = {
-    "zero_shot": "Zero-shot CLIP",
-    "coop": "CoOp",
-    "cocoop": "CoCoOp",
-    "tip_adapter": "Tip-Adapter",
-    "tip_adapter_f": "Tip-Adapter-F",
-    "clip_adapter": "CLIP-Adapter",
-    "plot_pp": "PLOT++",
-    "kgcoop": "KgCoOp",
-    "taskres": "TaskRes",
-    "maple": "MaPLe",
-    "prograd": "ProGrad",
-    "lp_pp": "LP++",
-    "lora": "LoRA",
-    "clip_lora": "CLIP-LoRA",
-    "mma": "MMA",
-    "ivlp": "IVLP",
-    "promptsrc": "PromptSRC",
-    "mmrl": "MMRL",
-    "mmrl_pp": "MMRL++",
-    "tcp": "TCP",
-    "clip_svd": "CLIP-SVD",
-    "clipfit": "CLIPFit",
-    "layernorm": "LayerNorm",
-    "bitfit": "BitFit",
-}
+from shotfit.methods import published_names
 
 DATASETS = {
     "average": "Average",
@@ -47,7 +22,8 @@ def method_label(row: str) -> str:
     """The written name of a row: `2sfs_lora[M=100]` is "2SFS (LoRA) [M=100]"."""
     name, bracket, rest = row.partition("[")
     inner = name.removeprefix("2sfs_")
-    label = METHODS.get(inner, inner)
+    names = published_names()
+    label = names[inner].label if inner in names else inner
     if inner != name:
         label = f"2SFS ({label})"
     return f"{label} [{rest}" if bracket else label

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shotfit.errors import DataError, UsageError, unknown_name
+from shotfit.methods import PublishedName, list_methods, published_name
 from shotfit.paper import BACKBONES
 from shotfit.records import Record
 
@@ -112,10 +113,16 @@ def runs_of(records: Iterable[Record]) -> tuple[Run, ...]:
 def method_name(recipe: Mapping[str, Any]) -> str:
     """The paper's name for what a recipe trains."""
     stages = recipe["stages"]
-    first = stages[0]["method"].replace("-", "_")
-    if first == "tip_adapter" and stages[0].get("options", {}).get("finetune", False):
-        first = "tip_adapter_f"
+    first = _published_name(stages[0]).name
     return first if len(stages) == 1 else f"2sfs_{first}"
+
+
+def _published_name(stage: Mapping[str, Any]) -> PublishedName:
+    """What the method of a stage was published as; a record may be of a method not known here."""
+    method, options = stage["method"].replace("-", "_"), stage.get("options", {})
+    if method in list_methods():
+        return published_name(method, options)
+    return PublishedName(method, method, method, method, {})
 
 
 def require_one_protocol(runs: Sequence[Run]) -> None:
@@ -256,8 +263,10 @@ def _variant(recipe: Mapping[str, Any], template: str | None, trained: bool) -> 
             variant["alpha"] = recipe["first_fraction"]
     for number, stage in enumerate(stages):
         where = "" if number == 0 else f"{stage['method']}."
+        # A form is told by its name, precision by the table.
+        hidden = {"precision", *_published_name(stage).options}
         for key, value in {**stage.get("options", {}), **stage.get("training", {})}.items():
-            if key not in ("finetune", "precision"):
+            if key not in hidden:
                 variant[f"{where}{key}"] = value if isinstance(value, int | str) else repr(value)
     return variant
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
+from shotfit.averages import Estimate, mean
 from shotfit.paper import unique
 from shotfit.records import Record
 from shotfit.report.protocol import Run, require_same_images, row_name, runs_of
-from shotfit.report.statistics import Estimate
 from shotfit.report.tables import SPREAD, Cell, Column, Panel, Report, Row, seed_means
 
 AVERAGES = (("base", "Base"), ("novel", "Novel"), ("harmonic_mean", "HM"), ("joint", "Joint"))
@@ -144,4 +144,4 @@ def _costs(runs: Sequence[Run], clock: str) -> list[Cell]:
 
 
 def _plain_mean(values: Sequence[float]) -> Estimate:
-    return Estimate(sum(values) / len(values), None, len(values))
+    return Estimate(mean(values), None, len(values))

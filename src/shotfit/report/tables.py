@@ -1,6 +1,6 @@
 """Records to tables: ours beside the printed numbers, or the embedded suite's own.
 
-Protocol (`evaluation.harmonic_mean`, and the paper's average rows): per dataset the mean over
+Protocol (`averages.harmonic_mean`, and the paper's average rows): per dataset the mean over
 seeds; harmonic means are those of the averaged Base and Novel, never averages of harmonic means;
 averages over datasets only where every dataset has been run. Spreads are 95 % intervals of the
 mean over seeds (t distribution); for harmonic means and averages they are those of the per-seed
@@ -10,10 +10,10 @@ values. A cell that was never run is empty.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from shotfit.averages import Estimate, estimate, harmonic_mean, mean
 from shotfit.paper import PaperTable, PrintedCell, decimals, unique
 from shotfit.records import Record
 from shotfit.report.protocol import Run, require_one_protocol, require_one_table, row_name, runs_of
-from shotfit.report.statistics import Estimate, estimate
 
 METRICS = {"base": "base", "novel": "novel", "hm": "harmonic_mean", "accuracy": "all"}
 """The paper's metrics and the keys of records."""
@@ -115,18 +115,20 @@ def seed_means(runs: Sequence[Run], metric: str, datasets: Sequence[str]) -> Est
         novel = seed_means(runs, "novel", datasets)
         if base is None or novel is None:
             return None
-        spread = _over_seeds(runs, datasets, lambda values: _harmonic(*values), ("base", "novel"))
-        return Estimate(_harmonic(base.mean, novel.mean), spread, min(base.runs, novel.runs))
+        spread = _over_seeds(
+            runs, datasets, lambda values: harmonic_mean(*values), ("base", "novel")
+        )
+        return Estimate(harmonic_mean(base.mean, novel.mean), spread, min(base.runs, novel.runs))
     means = []
     counts = []
     for dataset in datasets:
         values = [r.metrics[metric] for r in runs if r.dataset == dataset and metric in r.metrics]
         if not values:
             return None
-        means.append(sum(values) / len(values))
+        means.append(mean(values))
         counts.append(len(values))
     spread = _over_seeds(runs, datasets, lambda values: values[0], (metric,))
-    return Estimate(sum(means) / len(means), spread, min(counts))
+    return Estimate(mean(means), spread, min(counts))
 
 
 def _over_seeds(
@@ -141,13 +143,9 @@ def _over_seeds(
     for seed in sorted({run.seed for run in runs}):
         rows = [found.get((dataset, seed), {}) for dataset in datasets]
         if all(metric in row for row in rows for metric in metrics):
-            averages = [sum(row[metric] for row in rows) / len(rows) for metric in metrics]
+            averages = [mean([row[metric] for row in rows]) for metric in metrics]
             values.append(combine(averages))
     return estimate(values).half_width if values else None
-
-
-def _harmonic(base: float, novel: float) -> float:
-    return 2 * base * novel / (base + novel) if base + novel else 0.0
 
 
 def _belongs(run: Run, table: PaperTable) -> bool:

@@ -22,7 +22,7 @@ def bench(
     methods: Annotated[
         list[str] | None,
         typer.Option(
-            help="2sfs, 2sfs:FIRST (another first stage), or a method alone. [default: 2sfs]"
+            help="2sfs, 2sfs:FIRST (another first stage), a method alone, or every. [default: 2sfs]"
         ),
     ] = None,
     datasets: Annotated[

@@ -11,24 +11,15 @@ def list_methods(
 ) -> None:
     """Every adaptation method, with what it is, what it can do, the images on which it chooses what
     training leaves open (an epoch, a weight), and the models it works with."""
-    from shotfit import methods
-    from shotfit.recipe import FORMS
+    from shotfit.methods import get_method, published_names
 
     rows = []
-    for name in sorted([*methods.list_methods(), *FORMS]):
-        form = FORMS.get(name)
-        method = methods.get_method(form.method if form else name)
-        summary = (method.__doc__ or "").strip()
-        module_doc = __import__(method.__module__, fromlist=["_"]).__doc__ or ""
-        options = (
-            " ".join(f"-o {key}={value}" for key, value in form.options.items()) if form else ""
-        )
+    for entry in published_names().values():
+        method = get_method(entry.method)
         rows.append(
             {
-                "name": name,
-                "summary": f"{form.method} {options}"
-                if form
-                else module_doc.strip().split("\n")[0] or summary,
+                "name": entry.name,
+                "summary": entry.summary,
                 "unseen_classes": method.open_vocabulary,
                 "first_stage": method.first_stage,
                 "selects_on": method.selects_on,

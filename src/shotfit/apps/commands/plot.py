@@ -25,6 +25,7 @@ def plot(
     from shotfit.errors import DataError, UsageError, unknown_name
     from shotfit.records import load_records
     from shotfit.report.figures import comparison
+    from shotfit.report.figures.canvas import save
     from shotfit.report.protocol import keep
     from shotfit.report.suite import describe_protocol, protocol_groups, suite_runs
 
@@ -39,4 +40,4 @@ def plot(
         found = "; ".join(describe_protocol(group) for group in groups)
         raise UsageError(f"These records are of several protocols ({found}): keep one, --where.")
     draw = comparison.ranking if kind == "ranking" else comparison.base_novel_scatter
-    print(f"Wrote {comparison.save(draw(groups[0]), out)}")
+    print(f"Wrote {save(draw(groups[0]), out)}")

@@ -57,12 +57,11 @@ def _suite(run: bool) -> None:
     """The command line of the suite's tables: every method, alone and as a first stage."""
     from shotfit.errors import UsageError
     from shotfit.methods import get_method, list_methods
-    from shotfit.recipe import FORMS
 
     if run:
         raise UsageError("The suite's grid is run by `shotfit bench`: see `reproduce suite`.")
     first = [f"2sfs:{name}" for name in list_methods() if get_method(name).first_stage]
-    methods = " ".join([*list_methods(), *FORMS, *first])
+    methods = " ".join(["every", *first])
     print(
         f"shotfit bench --methods {methods} --datasets suite --seeds 1 2 3 "
         "--setting base_to_novel all_to_all"

@@ -4,14 +4,14 @@ Needs the extra `plots` (matplotlib), which is imported when a figure is made.
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from shotfit.averages import Estimate
 from shotfit.errors import UsageError
 from shotfit.paper import unique
+from shotfit.report.figures.canvas import new_figure
 from shotfit.report.labels import method_label
 from shotfit.report.protocol import Run
-from shotfit.report.statistics import Estimate
 from shotfit.report.suite import describe_protocol, rows_of
 from shotfit.report.tables import seed_means
 
@@ -102,27 +102,8 @@ def base_novel_scatter(runs: Sequence[Run]) -> "Figure":
     return figure
 
 
-def save(figure: "Figure", path: Path) -> Path:
-    """Writes a figure as the file name's ending says (png, svg, pdf); the path.
-
-    Raises:
-        UsageError: for an ending that cannot be written, or a folder that cannot.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=160)
-    except (OSError, ValueError) as error:
-        raise UsageError(f"Cannot write the figure {path}: {error}") from error
-    return path
-
-
 def _canvas(width: float, height: float) -> "tuple[Figure, Axes]":
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise UsageError("Figures need matplotlib: pip install 'shotfit[plots]'.") from error
-    # A figure of its own, not pyplot's: nothing global is kept or changed.
-    figure = Figure(figsize=(width, height), layout="constrained")
+    figure = new_figure(width, height)
     axes = figure.subplots()
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.spines["bottom"].set_color(LINE)

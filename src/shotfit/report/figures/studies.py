@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from shotfit.errors import UsageError
+from shotfit.averages import estimate, mean
 from shotfit.paper import unique
 from shotfit.records.dynamics import DynamicsPoint, LearningDynamics
+from shotfit.report.figures.canvas import new_figure, save
 from shotfit.report.phases import PATTERNS, PhaseBreak, mean_points, phase_break, smooth
 
 # Okabe and Ito's palette: told apart by readers of every colour vision.
@@ -20,21 +21,6 @@ STYLES = {
 }
 
 
-def figure_module() -> Any:
-    """Matplotlib's figures, without a window system.
-
-    Raises:
-        UsageError: when matplotlib is not installed.
-    """
-    try:
-        import matplotlib.figure
-    except ImportError as error:
-        raise UsageError(
-            "Figures need matplotlib, which is not installed: pip install 'shotfit[plots]'."
-        ) from error
-    return matplotlib.figure
-
-
 def plot_dynamics(curves: Sequence[LearningDynamics], path: Path) -> PhaseBreak | None:
     """Draws the mean of a method's curves, over seeds and datasets; returns its break.
 
@@ -45,7 +31,7 @@ def plot_dynamics(curves: Sequence[LearningDynamics], path: Path) -> PhaseBreak 
     datasets = unique(curve.dataset for curve in curves)
     points = mean_points([curve.points for curve in curves])
     found = phase_break(points)
-    figure = figure_module().Figure(figsize=(5.2, 3.7), layout="constrained")
+    figure = new_figure(5.2, 3.7)
     axes = figure.subplots()
     window = max(5, len(points) // 10 | 1)
     x = [point.iteration for point in points]
@@ -71,7 +57,7 @@ def plot_dynamics(curves: Sequence[LearningDynamics], path: Path) -> PhaseBreak 
     where = first.dataset if len(datasets) == 1 else f"mean of {len(datasets)} tasks"
     axes.set_title(f"{where}, {first.method}: {shots} shots, {seeds}", fontsize=10)
     axes.legend(loc="lower right", fontsize=8, framealpha=0.9)
-    _save(figure, path)
+    save(figure, path)
     return found
 
 
@@ -115,21 +101,27 @@ Row = tuple[float, Mapping[str, Sequence[float]]]
 
 
 def plot_sweep(rows: Sequence[Row], name: str, title: str, path: Path) -> None:
-    """Draws base, novel and harmonic mean over a swept value, with the spread over runs.
+    """Draws base, novel and harmonic mean over a swept value, with intervals over runs.
 
     `rows` are (value, {"base": [...], "novel": [...], "harmonic mean": [...]}), one number a run;
-    bars span one standard deviation to each side.
+    bars span the 95 % interval of the mean.
     """
-    figure = figure_module().Figure(figsize=(5.2, 3.5), layout="constrained")
+    figure = new_figure(5.2, 3.5)
     axes = figure.subplots()
     x = [value for value, _ in rows]
     for key, (color, style, marker) in STYLES.items():
         if not all(key in measured for _, measured in rows):
             continue
-        means = [_mean(measured[key]) for _, measured in rows]
-        spread = [_deviation(measured[key]) for _, measured in rows]
+        found = [estimate(measured[key]) for _, measured in rows]
         axes.errorbar(
-            x, means, yerr=spread, color=color, linestyle=style, marker=marker, capsize=2, label=key
+            x,
+            [each.mean for each in found],
+            yerr=[each.half_width or 0 for each in found],
+            color=color,
+            linestyle=style,
+            marker=marker,
+            capsize=2,
+            label=key,
         )
     axes.set_xticks(x)
     axes.set_xlabel(name)
@@ -137,7 +129,7 @@ def plot_sweep(rows: Sequence[Row], name: str, title: str, path: Path) -> None:
     axes.set_title(title, fontsize=10)
     axes.legend(fontsize=8, framealpha=0.9)
     axes.grid(axis="y", alpha=0.3)
-    _save(figure, path)
+    save(figure, path)
 
 
 def plot_gain(gains: Mapping[str, Sequence[float]], title: str, path: Path) -> None:
@@ -145,19 +137,19 @@ def plot_gain(gains: Mapping[str, Sequence[float]], title: str, path: Path) -> N
 
     `gains` has one difference in points of accuracy for every run of a dataset; dots are the runs.
     """
-    names = sorted(gains, key=lambda name: _mean(gains[name]))
-    figure = figure_module().Figure(figsize=(5.2, 0.9 + 0.3 * len(names)), layout="constrained")
+    names = sorted(gains, key=lambda name: mean(gains[name]))
+    figure = new_figure(5.2, 0.9 + 0.3 * len(names))
     axes = figure.subplots()
-    means = [_mean(gains[name]) for name in names]
+    means = [mean(gains[name]) for name in names]
     colors = [BASE if mean >= 0 else NOVEL for mean in means]
     axes.barh(names, means, color=colors, height=0.65)
     for row, name in enumerate(names):
         axes.plot(gains[name], [row] * len(gains[name]), "k.", markersize=3, alpha=0.6)
     low, high = axes.get_xlim()
     axes.set_xlim(low - 0.1 * (high - low), high + 0.1 * (high - low))
-    for row, mean in enumerate(means):
+    for row, value in enumerate(means):
         axes.annotate(
-            f"{mean:+.1f}",
+            f"{value:+.1f}",
             (1.01, row),
             xycoords=axes.get_yaxis_transform(),
             va="center",
@@ -166,21 +158,4 @@ def plot_gain(gains: Mapping[str, Sequence[float]], title: str, path: Path) -> N
     axes.axvline(0, color="black", linewidth=0.8)
     axes.set_xlabel("points of accuracy added by the second stage")
     axes.set_title(title, fontsize=10)
-    _save(figure, path)
-
-
-def _save(figure: Any, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150, metadata={"Software": None})
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
-
-
-def _deviation(values: Sequence[float]) -> float:
-    """Sample standard deviation, 0 for a single value."""
-    if len(values) < 2:
-        return 0.0
-    mean = _mean(values)
-    return (sum((value - mean) ** 2 for value in values) / (len(values) - 1)) ** 0.5
+    save(figure, path)

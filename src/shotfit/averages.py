@@ -1,9 +1,19 @@
-"""Means over seeds with their 95 % interval, without scipy."""
+"""Means, harmonic means, and the 95 % interval of a mean, without scipy."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+
+
+def mean(values: Sequence[float]) -> float:
+    """The arithmetic mean of at least one value."""
+    return sum(values) / len(values)
+
+
+def harmonic_mean(base: float, novel: float) -> float:
+    """2 B N / (B + N), 0 when both are; over datasets or seeds, give it the averages."""
+    return 2 * base * novel / (base + novel) if base + novel else 0.0
 
 
 @dataclass(frozen=True)
@@ -23,12 +33,11 @@ class Estimate:
 
 def estimate(values: Sequence[float]) -> Estimate:
     """Mean and half-width t s / sqrt(n) of the values, s with n - 1 degrees of freedom."""
-    count = len(values)
-    mean = sum(values) / count
+    count, middle = len(values), mean(values)
     if count < 2:
-        return Estimate(mean, None, count)
-    variance = sum((value - mean) ** 2 for value in values) / (count - 1)
-    return Estimate(mean, t_quantile(count - 1) * math.sqrt(variance / count), count)
+        return Estimate(middle, None, count)
+    variance = sum((value - middle) ** 2 for value in values) / (count - 1)
+    return Estimate(middle, t_quantile(count - 1) * math.sqrt(variance / count), count)
 
 
 @cache

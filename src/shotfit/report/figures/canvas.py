@@ -1,0 +1,49 @@
+"""Figures of matplotlib, without a window system, and their files."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from shotfit.errors import UsageError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def require_matplotlib() -> None:
+    """Says what is missing before a long run, not after it.
+
+    Raises:
+        UsageError: when matplotlib is not installed.
+    """
+    try:
+        import matplotlib.figure  # noqa: F401
+    except ImportError as error:
+        raise UsageError("Figures need matplotlib: pip install 'shotfit[plots]'.") from error
+
+
+def new_figure(width: float, height: float) -> "Figure":
+    """An empty figure of so many inches. It is its own, not pyplot's: nothing global is changed.
+
+    Raises:
+        UsageError: when matplotlib is not installed.
+    """
+    require_matplotlib()
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def save(figure: "Figure", path: Path) -> Path:
+    """Writes a figure as the file name's ending says (png, svg, pdf); the path.
+
+    Raises:
+        UsageError: for an ending that cannot be written, or a folder that cannot.
+    """
+    # The name of the version that drew a PNG would change the file, and no pixel of it.
+    metadata = {"Software": None} if path.suffix.lower() == ".png" else None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, dpi=160, metadata=metadata)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"Cannot write the figure {path}: {error}") from error
+    return path

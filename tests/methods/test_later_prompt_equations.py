@@ -203,9 +203,14 @@ class PlainMMRL:
         return scale * f @ t.T, scale * g @ t.T, f, t
 
     def logits(self, model, p, pixels, names):
+        """Of the log probabilities: which kind of class by f, which trained class by both."""
         own, represented, _, _ = self.pair(model, p, pixels, names)
         trained = torch.tensor([name in NAMES for name in names])
-        return torch.where(trained, 0.7 * own + 0.3 * represented, own)
+        kind = own.softmax(dim=1)[:, trained].sum(dim=1, keepdim=True)
+        within = (0.7 * own + 0.3 * represented)[:, trained].softmax(dim=1)
+        joint = own.log_softmax(dim=1)
+        joint[:, trained] = (kind * within).log()
+        return joint + own.logsumexp(dim=1, keepdim=True)
 
     def loss(self, model, p, pixels, labels):
         own, represented, f, t = self.pair(model, p, pixels, NAMES)
@@ -406,19 +411,28 @@ def test_five_updates_are_those_of_the_equations(name):
     assert (last[1] - last[0]).abs().max() < 1e-2 * moved
 
 
-def test_mmrl_answers_trained_classes_with_both_embeddings_and_others_with_one():
-    method = build("mmrl")
+@pytest.mark.parametrize("name", ["mmrl", "mmrl_pp"])
+def test_mmrl_answers_as_published_among_trained_and_among_other_classes(name):
+    """Trained classes with both embeddings, others with one; in a list of both, each as before."""
+    method = build(name)
     pixels, _ = batch(1)
+
+    def asked(names):
+        return method(pixels, method.encode_classes(names))
+
     with torch.no_grad():
-        classes = method.encode_classes((*UNSEEN, *NAMES))
-        images = method.encode_images(pixels)
-        logits, own = method(pixels, classes), method.score(images, classes.weight)
-        assert classes.rows == (-1, -1, 0, 1, 2)
-        assert torch.equal(logits[:, :2], own[:, :2])
-        assert not torch.allclose(logits[:, 2:], own[:, 2:], atol=1e-2)
-        # Told as the official code is: all of them, or none.
-        method.trained_names = ()
-        same(method(pixels, method.encode_classes(NAMES)), own[:, 2:], 1e-5)
+        assert method.encode_classes((*UNSEEN, *NAMES)).rows == (-1, -1, 0, 1, 2)
+        together, trained, others = asked((*UNSEEN, *NAMES)), asked(NAMES), asked(UNSEEN)
+        f, g = method.space.images(method.backbone, pixels)
+        texts = method.encode_classes((*UNSEEN, *NAMES)).weight
+        own, represented = method.score(f, texts), method.score(g, texts)
+    same(trained, (0.7 * own + 0.3 * represented)[:, 2:], 1e-5)
+    assert not torch.allclose(trained, own[:, 2:], atol=1e-2)
+    same(others, own[:, :2], 1e-5)
+    same(together[:, :2], others, 1e-5)
+    # The same answers with the same confidence, moved as a whole.
+    same(together[:, 2:].log_softmax(dim=1), trained.log_softmax(dim=1), 1e-4)
+    same(together[:, 2:].logsumexp(dim=1), own[:, 2:].logsumexp(dim=1), 1e-5)
 
 
 def test_promptsrc_trains_on_as_if_nothing_were_averaged_and_then_averages():

@@ -136,10 +136,20 @@ class AlignedProjections(nn.Module):
 
 def fused(logits: Pair, alpha: float, rows: Sequence[int]) -> Tensor:
     """Logits (batch, classes) of both embeddings: for trained classes, whose row is not negative,
-    their mean with weight `alpha` for the class token's, for others the class token's alone."""
+    their mean with weight `alpha` for the class token's, for others the class token's alone.
+
+    Where both kinds are asked for, those of trained classes are shifted together, for each image to
+    the level (logsumexp) of the class token's: which kind it is says the embedding that both have.
+    """
     own, represented = logits
-    trained = torch.tensor(rows, dtype=torch.long, device=own.device) >= 0
-    return torch.where(trained, alpha * own + (1 - alpha) * represented, own)
+    both = alpha * own + (1 - alpha) * represented
+    trained = [column for column, row in enumerate(rows) if row >= 0]
+    if len(trained) in (0, len(rows)):
+        return both if trained else own
+    columns = torch.tensor(trained, device=own.device)
+    shared, mixed = (part.index_select(1, columns) for part in (own, both))
+    level = shared.logsumexp(dim=1, keepdim=True) - mixed.logsumexp(dim=1, keepdim=True)
+    return own.index_copy(1, columns, mixed + level)
 
 
 def anchored_loss(

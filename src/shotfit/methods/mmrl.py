@@ -9,12 +9,12 @@ of the mean of the image encoder's shared tokens under a second projection. L = 
 t0 frozen CLIP's. Trained classes are answered by a s f t + (1 - a) s g t, others by s f t alone.
 
 Deviations: fp32 (published: mixed precision). The official code scales by 100 whatever the model;
-here it is the checkpoint's scale. It is told whether trained or novel classes are asked for; here
-each class goes by its own rule, so that a question may mix them. Image tokens come last in the
-sequence, not second, which attention does not see. As there, the second projection starts at
-random, and so its logits as noise, and the projections to one encoder start as copies of one. w was
-published for each dataset, from 0.01 to 7, presumably chosen on test images; other data takes 1.
-Towers of fewer than 12 blocks have the tokens in the same share of their depth.
+here it is the checkpoint's scale. It is told whether trained or novel classes are asked for; a
+question here may mix them: f then says which kind, and both say which trained class. Image tokens
+come last in the sequence, not second, which attention does not see. As there, the second projection
+starts at random, and so its logits as noise, and the projections to one encoder start as copies of
+one. w was published for each dataset, from 0.01 to 7, presumably chosen on test images; other data
+takes 1. Towers of fewer than 12 blocks have the tokens in the same share of their depth.
 
 Novel categories: embedded with the same tokens, and compared with f.
 
@@ -108,7 +108,7 @@ class MMRL(Method):
         return self.class_embeddings(names, self.space.texts(self.backbone, prompts))
 
     def forward(self, pixels: Tensor, classes: ClassEmbeddings) -> Tensor:
-        """Logits (batch, classes): of f and g for trained classes, of f for others."""
+        """Logits (batch, classes): of f and g among trained classes, of f among others."""
         f, g = self.space.images(self.backbone, pixels)
         pair = self.score(f, classes.weight), self.score(g, classes.weight)
         return fused(pair, self.config.alpha, classes.rows)

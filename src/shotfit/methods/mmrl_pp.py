@@ -9,10 +9,10 @@ them, 1 - beta; g comes out under P + A B, with P frozen CLIP's image projection
 (1 - a) CE(s g t) + w (1 - cos(f, f0)) + w (1 - cos(t, t0)); trained classes are answered by
 a s f t + (1 - a) s g t, others by s f t alone.
 
-Deviations: those of MMRL: fp32 (published: mixed precision), the checkpoint's scale, a rule for
-each class instead of the question, image tokens last, towers of fewer than 12 blocks. beta and w
-were published for each dataset, presumably chosen on test images; other data takes 0.9 and 1. A
-beta for each target of cross-dataset transfer is left out. SigLIP has no image projection P.
+Deviations: those of MMRL: fp32 (published: mixed precision), the checkpoint's scale, questions that
+mix trained and novel classes, image tokens last, towers of fewer than 12 blocks. beta and w were
+published for each dataset, presumably chosen on test images; other data takes 0.9 and 1. A beta for
+each target of cross-dataset transfer is left out. SigLIP has no image projection P.
 
 Novel categories: embedded with the same tokens, and compared with f.
 
@@ -118,7 +118,7 @@ class MMRLPlusPlus(Method):
         return self.class_embeddings(names, self.space.texts(self.backbone, prompts))
 
     def forward(self, pixels: Tensor, classes: ClassEmbeddings) -> Tensor:
-        """Logits (batch, classes): of f and g for trained classes, of f for others."""
+        """Logits (batch, classes): of f and g among trained classes, of f among others."""
         f, g = self.space.images(self.backbone, pixels)
         pair = self.score(f, classes.weight), self.score(g, classes.weight)
         return fused(pair, self.config.alpha, classes.rows)

@@ -1,10 +1,12 @@
 """Folders in, backbones out: layouts of weights, tokenizers, and what is refused how."""
 
+import json
 import time
 
 import pytest
 import torch
 from conftest import tiny_clip
+from safetensors.torch import load_file, save_file
 from small_tokenizer import small_tokenizer
 from transformers import BertConfig, CLIPModel
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
@@ -102,3 +104,44 @@ def test_an_unreachable_hub_is_said_at_once(tmp_path, monkeypatch):
     with pytest.raises(DataError, match="cannot be reached"):
         Backbone.from_pretrained("someone/no-such-model")
     assert time.monotonic() - start < 2
+
+
+class TestNothingOfACheckpointRuns:
+    @pytest.mark.parametrize("file", ["config.json", "tokenizer_config.json"])
+    def test_code_of_its_own_is_refused_without_a_question(self, tmp_path, monkeypatch, file):
+        folder = save(tmp_path)
+        facts = json.loads((folder / file).read_text())
+        facts["auto_map"] = {"AutoConfig": "evil.Config", "AutoTokenizer": ["evil.T", None]}
+        (folder / file).write_text(json.dumps(facts))
+        (folder / "evil.py").write_text("raise SystemExit('ran')")
+        monkeypatch.setattr("builtins.input", lambda *_: pytest.fail("it asked"))
+        with pytest.raises(DataError, match="code of its own"):
+            Backbone.from_pretrained(str(folder))
+
+
+class TestTensorsThatAnswersDependOn:
+    def change(self, folder, change):
+        state = load_file(folder / "model.safetensors")
+        change(state)
+        save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
+        return str(folder)
+
+    def test_a_missing_one_is_not_made_up(self, tmp_path):
+        folder = self.change(save(tmp_path), lambda state: state.pop("visual_projection.weight"))
+        with pytest.raises(DataError, match=r"lack visual_projection\.weight"):
+            Backbone.from_pretrained(folder)
+
+    def test_one_of_another_shape_is_refused(self, tmp_path):
+        def narrower(state):
+            state["visual_projection.weight"] = state["visual_projection.weight"][:, 1:].clone()
+
+        with pytest.raises(DataError, match=r"visual_projection\.weight|shape"):
+            Backbone.from_pretrained(self.change(save(tmp_path), narrower))
+
+    @pytest.mark.parametrize("value", [float("nan"), float("inf")])
+    def test_one_that_is_not_finite_is_refused(self, tmp_path, value):
+        def spoil(state):
+            state["visual_projection.weight"][0, 0] = value
+
+        with pytest.raises(DataError, match=r"not finite in visual_projection\.weight"):
+            Backbone.from_pretrained(self.change(save(tmp_path), spoil))

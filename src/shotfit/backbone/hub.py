@@ -3,7 +3,7 @@
 import importlib.util
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,19 +75,27 @@ def read_checkpoint(name: str, folder: Path) -> tuple[Any, Any]:
 
     Raises:
         UsageError: for a model type that there are no towers for.
-        DataError: when a file is missing or cannot be read; the message says what to do.
+        DataError: when a file is missing or cannot be read, or asks for code of its own, or when a
+            tensor is missing, has another shape or is not finite; the message says what to do.
     """
     from safetensors import SafetensorError
     from transformers import AutoConfig, AutoModel, AutoTokenizer
 
     _check_weights(name, folder)
+    _check_no_code(name, folder)
     try:
         with _quiet():
-            get_family(AutoConfig.from_pretrained(folder).model_type)
-            model = AutoModel.from_pretrained(
-                folder, dtype=torch.float32, use_safetensors=True, attn_implementation="sdpa"
+            config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+            get_family(config.model_type)
+            model, loaded = AutoModel.from_pretrained(
+                folder,
+                dtype=torch.float32,
+                use_safetensors=True,
+                attn_implementation="sdpa",
+                trust_remote_code=False,
+                output_loading_info=True,
             )
-            tokenizer = AutoTokenizer.from_pretrained(folder)
+            tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     except UsageError:
         raise
     # ValueError covers broken JSON; transformers raises KeyError and ImportError for models
@@ -100,6 +108,7 @@ def read_checkpoint(name: str, folder: Path) -> tuple[Any, Any]:
                 "pip install 'shotfit[siglip]'."
             )
         raise DataError(message) from error
+    _check_tensors(name, model, loaded)
     if not (folder / "tokenizer_config.json").is_file() or len(tokenizer) < 10:
         raise DataError(f"The model folder {folder} has no usable tokenizer files.")
     return model, tokenizer
@@ -167,6 +176,46 @@ def _check_weights(name: str, folder: Path) -> None:
         "turns OpenAI and open_clip weights into a folder with them; weights of transformers that "
         "you trust can be loaded and saved again there (save_pretrained)."
     )
+
+
+def _check_no_code(name: str, folder: Path) -> None:
+    """A config may name Python files that transformers would run; nothing of a checkpoint runs."""
+    for file in sorted(folder.glob("*.json")):
+        try:
+            facts = json.loads(file.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            continue  # the reader of that file says what is wrong with it
+        if isinstance(facts, dict) and facts.get("auto_map"):
+            raise DataError(
+                f"The model {name!r} brings code of its own (auto_map in {file.name}), which is "
+                "never run. A CLIP or SigLIP of transformers needs none."
+            )
+
+
+def _check_tensors(name: str, model: Any, loaded: dict[str, Any]) -> None:
+    """Refuses a model that transformers completed with random numbers, or that has no values."""
+    missing = sorted(loaded["missing_keys"])
+    # Where a model says nothing, transformers knows the places by their order.
+    missing = [tensor for tensor in missing if not tensor.endswith("position_ids")]
+    if missing:
+        raise DataError(f"The weights of {name!r} lack {_some(missing)}.")
+    if loaded["mismatched_keys"]:
+        other = sorted(str(entry[0]) for entry in loaded["mismatched_keys"])
+        raise DataError(
+            f"The weights of {name!r} have another shape than its config: {_some(other)}."
+        )
+    broken = [
+        tensor
+        for tensor, value in model.named_parameters()
+        if not torch.isfinite(value.sum()) and not torch.isfinite(value).all()
+    ]
+    if broken:
+        raise DataError(f"The weights of {name!r} are not finite in {_some(broken)}.")
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more
 
 
 def _lacks_sentencepiece(folder: Path) -> bool:

@@ -12,6 +12,10 @@ from shotfit.errors import DataError, UsageError
 # Pillow warns from here on and refuses twice as much; a photo of this many pixels is an attack.
 MAX_PIXELS = 178_956_970
 
+FORMATS = ("AVIF", "BMP", "GIF", "HEIF", "JPEG", "MPO", "PNG", "PPM", "TIFF", "WEBP")
+"""What is opened, by Pillow's names, whatever a file's ending says. Of the rest that Pillow knows,
+some runs other programs: Ghostscript for a PostScript file, even one that is named .png."""
+
 TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -37,7 +41,8 @@ def open_image(
     fraction of the time, as long as its short side keeps so many pixels.
 
     Raises:
-        DataError: naming the file, when it is missing, unreadable, truncated, or too large.
+        DataError: naming the file, when it is missing, unreadable, truncated, too large, not a
+            file, or of none of the `FORMATS`.
         UsageError: for an object that is no image.
     """
     name = name or (str(source) if isinstance(source, str | Path) else "the given image")
@@ -46,11 +51,14 @@ def open_image(
     try:
         if isinstance(source, Image.Image):
             image = source
+            # Pictures that were opened elsewhere are decoded here.
+            if image.format not in (None, *FORMATS):
+                raise UnidentifiedImageError
         elif isinstance(source, bytes):
-            image = Image.open(io.BytesIO(source))
+            image = _opened(source)
         elif isinstance(source, str | Path):
             # Read whole: Pillow leaves a file open when decoding fails.
-            image = Image.open(io.BytesIO(Path(source).expanduser().read_bytes()))
+            image = _opened(_content(Path(source).expanduser()))
         else:
             raise UsageError(
                 f"An image must be a path, bytes, a PIL image or an array, "
@@ -69,13 +77,26 @@ def open_image(
     except FileNotFoundError as error:
         raise DataError(f"There is no image file {name}.") from error
     except UnidentifiedImageError as error:
-        raise DataError(f"{name} is not an image that Pillow can read.") from error
+        known = ", ".join(FORMATS)
+        raise DataError(f"{name} is not an image that can be read ({known}).") from error
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise DataError(f"{name} claims more than {MAX_PIXELS:,} pixels; refused.") from error
     except Exception as error:
         # Of a damaged file, Pillow's decoders let out whatever they stumble over.
         why = str(error) or type(error).__name__
         raise DataError(f"{name} cannot be read as an image: {why}.") from error
+
+
+def _content(path: Path) -> bytes:
+    # A pipe would be waited for, and a device has no end.
+    if path.exists() and not path.is_file():
+        raise OSError("it is not a file")
+    return path.read_bytes()
+
+
+def _opened(content: bytes) -> Image.Image:
+    Image.init()
+    return Image.open(io.BytesIO(content), formats=[name for name in FORMATS if name in Image.OPEN])
 
 
 def _draft(image: Image.Image, enough: int) -> None:

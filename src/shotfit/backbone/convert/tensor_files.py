@@ -2,13 +2,10 @@
 
 This is the one place that reads files which are not safetensors, because a user asks for it by
 name, and it takes tensors from them only: state dicts through torch's weights-only reader, which
-refuses every other object, and OpenAI's archives through the TorchScript reader, which knows
-TorchScript's own types only and whose code is never called here. Still, convert only files from a
-source that you trust.
+refuses every other object, and OpenAI's archives as in `torchscript.py`. Nothing in them runs.
 """
 
 import json
-import warnings
 import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +14,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from shotfit.backbone.convert.torchscript import read_torchscript
 from shotfit.errors import DataError, UsageError
 
 # What open_clip's configs may say that changes the model and none of its tensors, with the values
@@ -150,20 +148,13 @@ def _read_safetensors(path: Path) -> Any:
     return load_file(path)
 
 
-def _read_torchscript(path: Path) -> Any:
-    with warnings.catch_warnings():
-        # torch announces TorchScript's end; OpenAI's files will not change.
-        warnings.simplefilter("ignore")
-        return dict(torch.jit.load(path, map_location="cpu").state_dict())
-
-
 def _read_torch(path: Path) -> Any:
     return torch.load(path, map_location="cpu", weights_only=True)
 
 
 _READERS = {
     "safetensors": _read_safetensors,
-    "torchscript": _read_torchscript,
+    "torchscript": read_torchscript,
     "torch": _read_torch,
 }
 

@@ -30,7 +30,7 @@ from shotfit.experiment import support_set, task_facts
 from shotfit.methods import get_method, list_methods
 from shotfit.plan import plan
 from shotfit.recipe import named_recipe
-from shotfit.system.memory import kept_memory
+from shotfit.system.memory import reused_memory
 from shotfit.training.loop import train
 
 
@@ -43,7 +43,7 @@ def main() -> None:
     parser.add_argument("--write", type=Path, help="page to put the table into")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    with kept_memory():
+    with reused_memory():
         text = table(measure(options), options, sys.argv[1:])
     if options.write is None:
         print(text)

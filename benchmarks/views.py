@@ -37,7 +37,7 @@ from shotfit.methods.published import TrainConfig
 from shotfit.plan import plan
 from shotfit.recipe import Overrides, two_stage
 from shotfit.system.files import write_atomically
-from shotfit.system.memory import kept_memory
+from shotfit.system.memory import reused_memory
 from shotfit.training.loop import train
 
 VIEWS = (None, 1, 2, 4, 8, 16, 32)
@@ -76,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     put(options.write, "views", table(records))
 
 
-@kept_memory()
+@reused_memory()
 def run_missing(options: argparse.Namespace) -> None:
     """Every cell without a record, seed by seed, so that what is there is balanced over tasks."""
     torch.set_num_threads(options.threads)

@@ -8,6 +8,7 @@ import pytest
 import torch
 from conftest import shapes_dataset, tiny_clip
 from PIL import Image
+from safetensors.torch import load_file, save_file
 
 from shotfit.backbone import Backbone
 from shotfit.classifier import FewShotClassifier
@@ -15,7 +16,7 @@ from shotfit.errors import DataError, UsageError
 from shotfit.methods.base import Method
 from shotfit.methods.linear import LinearClassifier
 from shotfit.recipe import Recipe, Stage
-from shotfit.saving import CLASSES, CONFIG, WEIGHTS
+from shotfit.saving import CLASSES, CONFIG, WEIGHTS, _checksum, _sha256
 
 RECIPE = Recipe(
     (
@@ -197,12 +198,27 @@ def test_another_backbone_is_noticed(fitted, saved, checkpoint, tmp_path):
     tiny_clip(seed=5).save_pretrained(other)
     settings = json.loads((saved / CONFIG).read_text())
     settings["backbone_folder"] = str(other)
-    from shotfit.saving import _checksum
-
     settings["checksum"] = _checksum(settings)
     (saved / CONFIG).write_text(json.dumps(settings))
     with pytest.raises(DataError, match="weights differ"):
         FewShotClassifier.from_pretrained(saved)
+
+
+def test_per_prompt_embeddings_saved_under_their_former_name_are_read(
+    checkpoint, images, tmp_path, monkeypatch
+):
+    recipe = Recipe((Stage("plot_pp", training={"iterations": 1, "epochs": None}),))
+    fitted = FewShotClassifier(str(checkpoint), recipe).fit(shapes_dataset(4), shots=1)
+    saved = fitted.save_pretrained(tmp_path / "saved")
+    tensors = load_file(saved / CLASSES)
+    save_file({"weight": tensors["weight"], "views": tensors["per_prompt"]}, saved / CLASSES)
+    settings = json.loads((saved / CONFIG).read_text())
+    settings["classes"] = _sha256(saved / CLASSES)
+    settings["checksum"] = _checksum(settings)
+    (saved / CONFIG).write_text(json.dumps(settings))
+    again = FewShotClassifier.from_pretrained(saved)
+    monkeypatch.setattr(Backbone, "encode_text", lambda *_: pytest.fail("names embedded anew"))
+    assert np.array_equal(again.predict_proba(images), fitted.predict_proba(images))
 
 
 def test_a_model_in_a_folder_is_found_from_anywhere_and_moves_along(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from shotfit.averages import Estimate, estimate, harmonic_mean, mean
 from shotfit.records import Record, load_records
-from shotfit.report.protocol import keep
+from shotfit.report.protocol import select_records
 from shotfit.report.render import render
 from shotfit.report.suite import suite_report
 from shotfit.report.tables import Report
@@ -128,7 +128,7 @@ def _summary(found: dict[tuple[str, str], dict[int, Record]], tasks: list[str]) 
 
 def comparison(records: list[Record]) -> Report:
     """Every method on the tasks that all of them have run."""
-    return suite_report(keep(records, COMPARED))
+    return suite_report(select_records(records, COMPARED))
 
 
 def short(report: Report) -> str:

@@ -28,7 +28,7 @@ from shotfit.methods.layernorm import LayerNorm
 from shotfit.methods.linear import LinearClassifier, LinearConfig
 from shotfit.methods.published import TrainConfig
 from shotfit.recipe import Overrides, two_stage
-from shotfit.system.memory import kept_memory
+from shotfit.system.memory import reused_memory
 from shotfit.training.loop import train
 from speed.shapes import SHAPES, Words, class_names, random_batch, random_clip
 
@@ -64,7 +64,7 @@ class Pixels(SupportSet):
 def stage1(request: dict[str, Any]) -> Iterator[None]:
     """A unit is one iteration of the first stage."""
     method, support = _loaded(request)
-    with kept_memory():
+    with reused_memory():
         yield
         for _ in train(method, support, _training(request)):
             yield
@@ -74,7 +74,7 @@ def stage2(request: dict[str, Any]) -> Iterator[None]:
     """A unit is one iteration of the second stage on cached views."""
     method, support = _loaded(request)
     classifier = LinearClassifier(method, LinearConfig(views=1)).to(request["device"])
-    with kept_memory():
+    with reused_memory():
         classifier.setup(support)
         yield
         for _ in train(classifier, support, _training(request)):
@@ -84,7 +84,7 @@ def stage2(request: dict[str, Any]) -> Iterator[None]:
 def views(request: dict[str, Any]) -> Iterator[None]:
     """A unit is what starting the second stage takes for one batch of views and all names."""
     method, support = _loaded(request)
-    with kept_memory():
+    with reused_memory():
         yield
         while True:
             LinearClassifier(method, LinearConfig(views=1)).setup(support)

@@ -22,7 +22,7 @@ from shotfit.data.inputs import as_dataset
 from shotfit.data.prefetch import Loading, memory_bytes
 from shotfit.data.task import make_task
 from shotfit.errors import UsageError
-from shotfit.evaluation.inference import Scored, score
+from shotfit.evaluation.inference import PredictedBatch, predict_batches
 from shotfit.evaluation.metrics import evaluate
 from shotfit.experiment import Experiment, fit_task, pick_device
 from shotfit.methods.base import ClassEmbeddings, Method
@@ -68,7 +68,7 @@ class FewShotClassifier:
         self.metrics: dict[str, float] = {}
         self._method: Method | None = None
         self._added: list[str] = []
-        self._kept: list[int] = []
+        self._active: list[int] = []
         self._everything: ClassEmbeddings | None = None
         self._classes: ClassEmbeddings | None = None
         self._int8 = False
@@ -108,7 +108,7 @@ class FewShotClassifier:
         """Uses an adapted method whose classes are those it was trained on, and `added`."""
         self._method = method.eval()
         self._added = list(added)
-        self._kept = list(range(len(method.trained_names) + len(added)))
+        self._active = list(range(len(method.trained_names) + len(added)))
         self._everything = self._classes = None
         self._int8 = False
         return self
@@ -131,7 +131,7 @@ class FewShotClassifier:
     def classes(self) -> tuple[str, ...]:
         """The names that `predict` answers with; their order is that of `predict_proba`."""
         names = (*self.method.trained_names, *self._added)
-        return tuple(names[index] for index in self._kept)
+        return tuple(names[index] for index in self._active)
 
     @property
     def method(self) -> Method:
@@ -169,7 +169,7 @@ class FewShotClassifier:
             self.method.encode_classes(names)  # refuses what cannot be embedded before it counts
         before = len(self.method.trained_names) + len(self._added)
         self._added += names
-        self._kept += range(before, before + len(names))
+        self._active += range(before, before + len(names))
         self._everything = self._classes = None
 
     def remove_classes(self, names: Sequence[str]) -> None:
@@ -182,10 +182,10 @@ class FewShotClassifier:
         missing = [name for name in names if name not in known]
         if missing:
             raise UsageError(f"There is no class {', '.join(map(repr, missing))} to remove.")
-        kept = [i for i, name in zip(self._kept, known, strict=True) if name not in names]
+        kept = [i for i, name in zip(self._active, known, strict=True) if name not in names]
         if not kept:
             raise UsageError("A classifier needs at least one class.")
-        self._kept = kept
+        self._active = kept
         self._classes = None
 
     # Predicting
@@ -224,13 +224,15 @@ class FewShotClassifier:
         Raises:
             DataError: for an image that cannot be read.
         """
-        with contextlib.closing(self.score(images, classnames, batch_size=batch_size)) as batches:
+        with contextlib.closing(
+            self.predict_batches(images, classnames, batch_size=batch_size)
+        ) as batches:
             for batch in batches:
                 for error in batch.broken.values():
                     raise error
                 yield batch.logits
 
-    def score(
+    def predict_batches(
         self,
         images: Iterable[ImageSource],
         classnames: Sequence[str] | None = None,
@@ -238,13 +240,13 @@ class FewShotClassifier:
         batch_size: int = 64,
         draft: bool = False,
         loading: Loading | None = None,
-    ) -> Generator[Scored, None, None]:
+    ) -> Generator[PredictedBatch, None, None]:
         """Batches of images as they come, each with its logits and its unreadable images.
 
         With `draft`, large JPEGs are decoded at a fraction of their size.
         """
         classes = self.encode_classes(classnames)
-        return score(
+        return predict_batches(
             self.method, classes, images, batch_size=batch_size, draft=draft, loading=loading
         )
 
@@ -264,13 +266,13 @@ class FewShotClassifier:
             return self.method.encode_classes(classnames)
         if self._classes is None:
             everything = self.embedded_names()
-            kept = torch.tensor(self._kept, device=everything.weight.device)
-            views = everything.views
+            active = torch.tensor(self._active, device=everything.weight.device)
+            each = everything.per_prompt
             self._classes = ClassEmbeddings(
                 names=self.classes,
-                weight=everything.weight[kept],
-                rows=tuple(everything.rows[index] for index in self._kept),
-                views=None if views is None else views[:, kept],
+                weight=everything.weight[active],
+                rows=tuple(everything.rows[index] for index in self._active),
+                per_prompt=None if each is None else each[:, active],
             )
         return self._classes
 
@@ -362,12 +364,12 @@ class FewShotClassifier:
                 "from_pretrained reads."
             )
         method, embeds = self.method, self.embedded_names()
-        tensors = {"weight": embeds.weight, "views": embeds.views}
+        tensors = {"weight": embeds.weight, "per_prompt": embeds.per_prompt}
         return saving.Fitted(
             experiment=self.experiment,
             method=method,
             added=self._added,
-            kept=self._kept,
+            active=self._active,
             metrics=self.metrics,
             embeds={name: tensor for name, tensor in tensors.items() if tensor is not None},
         )
@@ -375,14 +377,14 @@ class FewShotClassifier:
     def _restore(self, fitted: saving.Fitted) -> None:
         method = fitted.method
         self.take(method, fitted.added)
-        self._kept = list(fitted.kept)
+        self._active = list(fitted.active)
         self.metrics = dict(fitted.metrics)
         if fitted.embeds is not None:
-            device, views = method.backbone.device, fitted.embeds.get("views")
+            device, each = method.backbone.device, fitted.embeds.get("per_prompt")
             self._everything = method.class_embeddings(
                 fitted.names,
                 fitted.embeds["weight"].to(device),
-                None if views is None else views.to(device),
+                None if each is None else each.to(device),
             )
 
     def _expand(self, images: Images) -> tuple[list[ImageSource], bool]:

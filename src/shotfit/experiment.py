@@ -32,7 +32,7 @@ from shotfit.methods.base import Method
 from shotfit.methods.published import TaskFacts
 from shotfit.recipe import Recipe, two_stage
 from shotfit.records import Record
-from shotfit.system.memory import kept_memory, peak_memory_bytes, reset_peak_memory
+from shotfit.system.memory import peak_memory_bytes, reset_peak_memory, reused_memory
 from shotfit.training.loop import TrainStep
 
 
@@ -71,7 +71,7 @@ class Experiment:
         return values
 
 
-@kept_memory()
+@reused_memory()
 def run(
     experiment: Experiment,
     *,
@@ -124,7 +124,7 @@ def run(
             "peak_memory_bytes": float(peak_memory_bytes(method.backbone.device)),
         },
         split_hash=task.split_hash,
-        environment={**environment(), **_told(method.backbone.hints)},
+        environment={**environment(), **_hint_facts(method.backbone.hints)},
     )
     return record, method
 
@@ -145,7 +145,7 @@ def task_of(experiment: Experiment, dataset: Dataset, root: str | None = None) -
     return make_task(dataset, experiment.setting, experiment.shots, experiment.seed, fewshot=lists)
 
 
-@kept_memory()
+@reused_memory()
 def fit_task(
     experiment: Experiment,
     task: Task,
@@ -236,10 +236,10 @@ def environment() -> dict[str, str]:
     return facts
 
 
-def _told(hints: Hints) -> dict[str, str]:
+def _hint_facts(hints: Hints) -> dict[str, str]:
     """A checkpoint's hints, where they change training."""
-    told = [f"{key}={value:g}" for key, value in to_dict(hints).items()]
-    return {"hints": ", ".join(told)} if hints != Hints() else {}
+    changed = [f"{key}={value:g}" for key, value in to_dict(hints).items()]
+    return {"hints": ", ".join(changed)} if hints != Hints() else {}
 
 
 class _Log:

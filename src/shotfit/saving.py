@@ -34,7 +34,7 @@ CLASSES = "classes.safetensors"
 class Fitted:
     """What is kept of a fitted classifier.
 
-    `added` are names without images, behind the trained ones; `kept` are the places, among all of
+    `added` are names without images, behind the trained ones; `active` are the places, among all of
     these, of the names it answers with. `embeds` are the tensors of all names' embeddings, by
     their names in `ClassEmbeddings`; None where the text tower has to compute them.
     """
@@ -42,7 +42,7 @@ class Fitted:
     experiment: Experiment
     method: Method
     added: list[str]
-    kept: list[int]
+    active: list[int]
     metrics: dict[str, float]
     embeds: dict[str, torch.Tensor] | None
 
@@ -110,7 +110,7 @@ def load(name: str, *, device: str | None, revision: str | None) -> Fitted:
         experiment=experiment,
         method=method.to(backbone.device),
         added=settings["added_names"],
-        kept=settings["kept"],
+        active=settings["kept"],
         metrics=settings["metrics"],
         embeds=_read_classes(folder, settings.get("classes")),
     )
@@ -195,8 +195,8 @@ def _write(fitted: Fitted, folder: Path, model_folder: str | None) -> None:
     files = {WEIGHTS: _sha256(folder / WEIGHTS)}
     classes = None
     if fitted.embeds is not None:
-        kept = {name: v.detach().cpu().contiguous() for name, v in fitted.embeds.items()}
-        safetensors.torch.save_file(kept, folder / CLASSES)
+        tensors = {name: v.detach().cpu().contiguous() for name, v in fitted.embeds.items()}
+        safetensors.torch.save_file(tensors, folder / CLASSES)
         classes = _sha256(folder / CLASSES)
     settings = {
         "format": FORMAT,
@@ -204,13 +204,13 @@ def _write(fitted: Fitted, folder: Path, model_folder: str | None) -> None:
         "backbone_fingerprint": fingerprint(method.backbone),
         "backbone_folder": model_folder,
         "stages": [
-            {"method": type(part).__module__.rsplit(".", 1)[1], "config": to_dict(part.config)}
-            for part in _parts(method)
+            {"method": type(stage).__module__.rsplit(".", 1)[1], "config": to_dict(stage.config)}
+            for stage in _stages(method)
         ],
         "experiment": to_dict(fitted.experiment),
         "trained_names": list(method.trained_names),
         "added_names": fitted.added,
-        "kept": fitted.kept,
+        "kept": fitted.active,
         "template": method.template,
         "metrics": fitted.metrics,
         "files": files,
@@ -222,13 +222,13 @@ def _write(fitted: Fitted, folder: Path, model_folder: str | None) -> None:
     (folder / CARD).write_text(_card(fitted), encoding="utf-8")
 
 
-def _parts(method: Method) -> list[Method]:
+def _stages(method: Method) -> list[Method]:
     return [method.inner, method] if isinstance(method, LinearClassifier) else [method]
 
 
 def _card(fitted: Fitted) -> str:
     experiment = fitted.experiment
-    classes = [fitted.names[place] for place in fitted.kept]
+    classes = [fitted.names[place] for place in fitted.active]
     stages = " then ".join(stage.method for stage in experiment.recipe.stages)
     metrics = "\n".join(f"| {key} | {value:.2f} |" for key, value in fitted.metrics.items())
     table = f"| metric | percent |\n|---|---|\n{metrics}\n" if metrics else "Not evaluated.\n"
@@ -280,7 +280,9 @@ def _read_classes(folder: Path, expected: str | None) -> dict[str, torch.Tensor]
     path = folder / CLASSES
     if expected is None or not path.is_file() or _sha256(path) != expected:
         return None
-    return safetensors.torch.load_file(path)
+    tensors = safetensors.torch.load_file(path)
+    # Folders saved before this name was chosen say "views".
+    return {"per_prompt" if name == "views" else name: x for name, x in tensors.items()}
 
 
 def _read_weights(folder: Path) -> dict[str, torch.Tensor]:

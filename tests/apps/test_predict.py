@@ -21,7 +21,7 @@ from torch import nn
 from shotfit.apps import cli
 from shotfit.apps.predict import on_ray, output_file, stream
 from shotfit.apps.predict.output_file import PredictionFile
-from shotfit.apps.predict.predictor import Answerer, Question
+from shotfit.apps.predict.predictor import Predictor, Question
 from shotfit.backbone import Backbone
 from shotfit.backbone.int8 import Int8Linear, exact_levels, quantize
 from shotfit.classifier import FewShotClassifier
@@ -139,7 +139,7 @@ def test_a_link_to_nothing_is_an_image_that_cannot_be_read(shotfit, model, image
 
 def test_a_mistyped_file_is_told_at_once_and_plainly(shotfit, model, images, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(stream, "Answerer", lambda *_, **__: pytest.fail("a model was loaded"))
+        patch.setattr(stream, "Predictor", lambda *_, **__: pytest.fail("a model was loaded"))
         code, _, err = shotfit("predict", model, images, images / "nothere.png")
     assert code == 3
     assert "There is no image file" in err
@@ -221,13 +221,13 @@ def test_names_to_choose_among_are_embedded_once_for_any_number_of_blocks(
         "encode_text",
         lambda self, texts, *rest: embedded.append(len(texts)) or original(self, texts, *rest),
     )
-    answerer = Answerer(Question(str(model), ("purple", "red", "orange"), top=9), batch_size=4)
+    predictor = Predictor(Question(str(model), ("purple", "red", "orange"), top=9), batch_size=4)
     rows = [
-        row for _ in range(3) for batch in answerer.rows(find_images([images])) for row in batch
+        row for _ in range(3) for batch in predictor.rows(find_images([images])) for row in batch
     ]
     assert embedded == [2], "a trained name is a row"
     assert len(rows) == 3 * 12
-    probabilities = answerer.classifier.predict_proba(images, ["purple", "red", "orange"])
+    probabilities = predictor.classifier.predict_proba(images, ["purple", "red", "orange"])
     best = {answer["class"]: answer["probability"] for answer in rows[0]["answers"]}
     expected = dict(zip(("purple", "red", "orange"), probabilities[0].tolist(), strict=True))
     assert best == pytest.approx(expected, abs=1e-5)
@@ -568,7 +568,7 @@ def test_names_are_handed_to_ray_a_part_at_a_time(monkeypatch):
     monkeypatch.setattr(on_ray, "NAMES", 100)
     monkeypatch.setattr(on_ray, "connected", contextlib.nullcontext)
     monkeypatch.setattr(on_ray, "slots", lambda *_: 1)
-    monkeypatch.setattr(on_ray, "_answered", answered)
+    monkeypatch.setattr(on_ray, "_predicted", answered)
     names = [f"{number}.png" for number in range(250)]
     images = (asked.append(name) or name for name in names)
     rows = on_ray.rows_on_ray(Question("pets"), images, RayOptions(), batch_size=8, device=None)
@@ -607,9 +607,9 @@ def test_a_replica_says_itself_what_it_failed_of(model, images, monkeypatch):
     replica = on_ray.Replica(question=Question(str(model)), batch_size=4, device="cpu", workers=1)
     names = {"item": np.array(list_images(images))}
     assert len(replica(names)["row"]) == 12
-    monkeypatch.setattr(Answerer, "rows", Mock(side_effect=RuntimeError("no room")))
+    monkeypatch.setattr(Predictor, "rows", Mock(side_effect=RuntimeError("no room")))
     assert replica(names) == {"row": ['{"failed": "RuntimeError: no room"}']}
-    monkeypatch.setattr(Answerer, "__init__", Mock(side_effect=OSError("no disk")))
+    monkeypatch.setattr(Predictor, "__init__", Mock(side_effect=OSError("no disk")))
     replica = on_ray.Replica(question=Question(str(model)), batch_size=4, device="cpu", workers=1)
     assert replica(names) == {"row": ['{"failed": "OSError: no disk"}']}
 
@@ -619,7 +619,7 @@ def test_a_failure_among_rows_of_other_replicas_is_found():
     data = MagicMock()
     answered = data.from_items.return_value.map_batches.return_value
     answered.iter_batches.return_value = [{"row": [json.dumps(row) for row in rows]}]
-    found = on_ray._answered(data, Question("pets"), ["1.png", "2.png"], RayOptions(), 1, 8, None)
+    found = on_ray._predicted(data, Question("pets"), ["1.png", "2.png"], RayOptions(), 1, 8, None)
     with pytest.raises(DataError, match="cannot answer: RuntimeError: no room"):
         list(found)
 

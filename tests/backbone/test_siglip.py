@@ -37,7 +37,7 @@ def test_embeddings_and_scores_are_those_of_transformers():
     assert backbone.dim == 64
     assert backbone.logit_scale.shape == backbone.logit_bias.shape == ()
     method = get_method("zero_shot")(backbone)
-    scores = method.score(F.normalize(images, dim=-1), F.normalize(texts, dim=-1))
+    scores = method.logits(F.normalize(images, dim=-1), F.normalize(texts, dim=-1))
     assert torch.allclose(scores, expected.logits_per_image, atol=1e-4)
 
 

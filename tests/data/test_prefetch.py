@@ -81,7 +81,7 @@ def test_the_budget_of_memory_is_kept_and_what_is_kept_is_not_decoded_again(
     images = support(Loading(memory, workers=4, prefetch=0))
     images.decode()
     assert len(opened) == 7
-    assert images.kept_bytes == kept * 200 * 150 * 4 <= memory
+    assert images.cached_bytes == kept * 200 * 150 * 4 <= memory
     next(images.batches(7))
     assert len(opened) - 7 == 7 - kept
 
@@ -278,7 +278,7 @@ def test_draft_belongs_to_the_data_and_to_a_runs_identity(tmp_path):
         split = make_task(dataset, "all_to_all", 1, 1).support
         images = support(Loading(prefetch=0), split)
         images.decode()
-        sizes.append(images.kept_bytes)
+        sizes.append(images.cached_bytes)
         pixels, labels = next(plain_batches(split, SPEC))
         assert pixels.shape == (2, 3, 32, 32)
         assert labels.tolist() == [0, 1]

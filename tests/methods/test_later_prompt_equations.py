@@ -425,7 +425,7 @@ def test_mmrl_answers_as_published_among_trained_and_among_other_classes(name):
         together, trained, others = asked((*UNSEEN, *NAMES)), asked(NAMES), asked(UNSEEN)
         f, g = method.space.images(method.backbone, pixels)
         texts = method.encode_classes((*UNSEEN, *NAMES)).weight
-        own, represented = method.score(f, texts), method.score(g, texts)
+        own, represented = method.logits(f, texts), method.logits(g, texts)
     same(trained, (0.7 * own + 0.3 * represented)[:, 2:], 1e-5)
     assert not torch.allclose(trained, own[:, 2:], atol=1e-2)
     same(others, own[:, :2], 1e-5)

@@ -7,7 +7,7 @@ from published_shapes import vit_b16, vit_l14
 
 from shotfit.config import override
 from shotfit.data.benchmark.facts import benchmark_key
-from shotfit.data.benchmark.prompts import published_prompts
+from shotfit.data.benchmark.templates import published_templates
 from shotfit.errors import DataError, UsageError
 from shotfit.layers.prompt_tokens import phrase_embeddings, text_context
 from shotfit.methods import get_method
@@ -159,11 +159,11 @@ def test_maples_own_ivlp_is_one_option_away():
 
 def test_hand_written_prompts():
     assert benchmark_key("OxfordPets") == benchmark_key("oxford_pets") == "oxford_pets"
-    assert published_prompts("my photos") is None
+    assert published_templates("my photos") is None
     assert benchmark_key("my photos") == ""
-    assert published_prompts("DescribableTextures").prograd == "a texture of {}."
+    assert published_templates("DescribableTextures").prograd == "a texture of {}."
     for dataset in UPDATES:
-        prompts = published_prompts(dataset)
+        prompts = published_templates(dataset)
         assert prompts.prograd.endswith("{}."), "the class name must come last"
         assert prompts.kgcoop.count("{}") == 1
         assert len(prompts.plot) == 4
@@ -190,7 +190,7 @@ def test_prograd_learns_a_token_for_each_word_and_keeps_the_last_of_pets():
     assert len(phrase) == 9
     assert torch.equal(method.context.ctx[:8], torch.zeros(8, 48))
     assert torch.equal(method.context.ctx[8:], phrase[:8])
-    ids = method.backbone.tokenize(method.context.prompts(["cat"]))[0]
+    ids = method.backbone.tokenize(method.context.texts(["cat"]))[0]
     article = method.backbone.tokenize(["a"])[0][1]
     # Start token, sixteen learned ones, the fixed article, the name, full stop, end token.
     assert len(ids) == 21
@@ -205,7 +205,7 @@ def test_plot_pads_a_short_phrase_instead_of_eating_the_name():
     assert torch.equal(method.ctx[2, 3], end)
     assert torch.equal(method.ctx[2, :3], phrase_embeddings(method.backbone, "this is a"))
     with torch.no_grad():
-        views = method.encode_classes(["red", "blue"]).views
+        views = method.encode_classes(["red", "blue"]).per_prompt
     assert views.shape == (4, 2, method.backbone.dim)
     assert not torch.allclose(views[2, 0], views[2, 1])
 
@@ -215,7 +215,7 @@ def test_plot_keeps_the_tail_of_a_long_phrase():
     long = kind(make_backbone(), kind.Config(phrases=("a photo of a", "one good photo of a")))
     short = kind(make_backbone(), kind.Config(phrases=("a photo of a", "one good photo of")))
     with torch.no_grad():
-        views = [method.encode_classes(["red"]).views for method in (long, short)]
+        views = [method.encode_classes(["red"]).per_prompt for method in (long, short)]
     assert torch.allclose(views[0][0], views[1][0], atol=1e-6)
     assert not torch.allclose(views[0][1], views[1][1], atol=1e-3)
 

@@ -16,7 +16,13 @@ from shotfit.paper import paper_table
 from shotfit.records import write_record
 from shotfit.report import FORMATS, paper_report, render, suite_report
 from shotfit.report.labels import method_label
-from shotfit.report.protocol import keep, method_name, require_one_protocol, run_of, runs_of
+from shotfit.report.protocol import (
+    method_name,
+    require_one_protocol,
+    run_of,
+    runs_of,
+    select_records,
+)
 from shotfit.report.render import to_terminal
 from shotfit.report.suite import protocol_groups, rows_of, suite_runs
 from shotfit.report.tables import seed_means
@@ -143,12 +149,14 @@ def test_a_mix_is_refused_and_says_what_differs():
 
 def test_where_keeps_and_refuses():
     records = [record(m=300), record(m=100)]
-    assert [r.experiment["recipe"]["iters_per_shot"] for r in keep(records, ["M=100"])] == [100]
-    assert len(keep(records, ["M=default"])) == 1
+    assert [
+        r.experiment["recipe"]["iters_per_shot"] for r in select_records(records, ["M=100"])
+    ] == [100]
+    assert len(select_records(records, ["M=default"])) == 1
     with pytest.raises(UsageError, match="Did you mean 'shots'"):
-        keep(records, ["shoots=4"])
+        select_records(records, ["shoots=4"])
     with pytest.raises(UsageError, match="FACT=VALUE"):
-        keep(records, ["shots"])
+        select_records(records, ["shots"])
 
 
 def test_the_suite_says_what_its_average_hm_is():
@@ -174,13 +182,13 @@ def test_the_suite_says_what_its_average_hm_is():
 )
 def test_where_takes_the_words_of_fit_and_bench(word, rows):
     records = suite(["2sfs_layernorm", "2sfs_coop", "clip_adapter"])
-    assert {run.row for run in runs_of(keep(records, [word]))} == rows
+    assert {run.row for run in runs_of(select_records(records, [word]))} == rows
 
 
 def test_where_takes_hub_ids():
     records = [published("coop", "dtd")]
-    assert keep(records, ["backbone=openai/clip-vit-base-patch16"]) == records
-    assert keep(records, ["backbone=ViT-B/16"]) == records
+    assert select_records(records, ["backbone=openai/clip-vit-base-patch16"]) == records
+    assert select_records(records, ["backbone=ViT-B/16"]) == records
 
 
 @pytest.mark.parametrize(
@@ -196,7 +204,7 @@ def test_where_takes_hub_ids():
 )
 def test_where_says_what_there_is(words, message):
     with pytest.raises(UsageError, match=message):
-        keep(suite(["2sfs_coop", "coop"]), words)
+        select_records(suite(["2sfs_coop", "coop"]), words)
 
 
 def test_suite_keeps_protocols_apart():

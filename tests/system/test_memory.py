@@ -15,9 +15,9 @@ from shotfit.system import memory
 from shotfit.system.memory import (
     MB,
     free_memory_bytes,
-    kept_memory,
     peak_memory_bytes,
     reset_peak_memory,
+    reused_memory,
 )
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
@@ -29,7 +29,7 @@ needs_glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="glib
 KEPT = """
 from pathlib import Path
 import torch
-from shotfit.system.memory import MB, kept_memory
+from shotfit.system.memory import MB, reused_memory
 
 def resident_bytes():
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
@@ -42,8 +42,8 @@ def use_and_free(size, count):
     return stays
 
 before = resident_bytes()
-with kept_memory():
-    with kept_memory():
+with reused_memory():
+    with reused_memory():
         stays = use_and_free({size}, 200 * MB // {size})
     inside = resident_bytes() - before
 outside = resident_bytes() - before
@@ -53,12 +53,12 @@ print(inside, outside, resident_bytes() - before)
 """
 TAKEN = """
 import resource, torch
-from shotfit.system.memory import MB, kept_memory, take_in_advance
+from shotfit.system.memory import MB, reused_memory, take_in_advance
 
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
-with kept_memory():
+with reused_memory():
     before = faults()
     {line}
     taken = faults()
@@ -93,7 +93,7 @@ def test_memory_taken_in_advance_costs_no_page_faults_later(line, first):
 def test_a_fit_keeps_memory_and_no_longer_than_itself(task):
     depths = []
     experiment = Experiment(recipe=two_stage(iters_per_shot=1))
-    with kept_memory():
+    with reused_memory():
         fit_task(
             experiment,
             task,
@@ -102,7 +102,7 @@ def test_a_fit_keeps_memory_and_no_longer_than_itself(task):
         )
         assert memory._depth == 1
     assert set(depths) == {2}
-    with pytest.raises(ZeroDivisionError), kept_memory():
+    with pytest.raises(ZeroDivisionError), reused_memory():
         _ = 1 / 0
     assert memory._depth == 0
 

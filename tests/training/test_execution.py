@@ -136,13 +136,13 @@ def test_profile_names_where_time_goes(task, tmp_path):
     assert (first.name, second.name) == ("stage 1: layernorm", "stage 2: linear")
     assert (first.total_updates, second.total_updates) == (19, 13)
     assert first.updates == second.updates == RECORDED
-    assert first.parts["text tower"] > 0
+    assert first.components["text tower"] > 0
     # The second stage trains a linear layer: names are embedded before it, images in it.
-    assert second.parts["text tower"] == 0
-    assert second.parts["image tower"] > 0
+    assert second.components["text tower"] == 0
+    assert second.components["image tower"] > 0
     for stage in recording.stages:
-        assert stage.parts["backward"] > 0
-        assert sum(stage.parts.values()) == pytest.approx(stage.seconds, rel=0.01)
+        assert stage.components["backward"] > 0
+        assert sum(stage.components.values()) == pytest.approx(stage.seconds, rel=0.01)
         names = [name for name, _, _ in stage.operators]
         assert "aten::addmm" in names
     assert "stage 2: linear" in recording.table()

@@ -10,7 +10,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from shotfit.apps.grid_progress import live_view
+from shotfit.apps.grid_progress import progress_view
 from shotfit.bench.cost import RunEstimate, check_runs, estimate_runs
 from shotfit.bench.runner import GridStep, run_all
 from shotfit.experiment import Experiment
@@ -101,7 +101,7 @@ def run_grid(
     iterations = check_runs(experiments, root)
     step: GridStep | None = None
     names = {experiment.id: describe(experiment) for experiment in experiments}
-    with live_view(quiet=quiet) as show:
+    with progress_view(quiet=quiet) as show:
         for step in run_all(
             experiments,
             folder,

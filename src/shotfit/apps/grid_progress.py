@@ -15,14 +15,14 @@ Show = Callable[[GridStep, Mapping[str, str]], None]
 
 
 @contextmanager
-def live_view(*, quiet: bool = False) -> Iterator[Show]:
+def progress_view(*, quiet: bool = False) -> Iterator[Show]:
     """Shows a grid on standard error; rich leaves colours out when NO_COLOR is set."""
     console = Console(stderr=True)
     if quiet:
         yield lambda step, names: None
     elif console.is_terminal:
         with _bar(console) as bar:
-            yield _Live(bar)
+            yield _ProgressLine(bar)
     else:
         yield _plain
 
@@ -39,7 +39,7 @@ def _bar(console: Console) -> Progress:
     )
 
 
-class _Live:
+class _ProgressLine:
     """The bar; a line above it for every run that ends."""
 
     def __init__(self, bar: Progress) -> None:

@@ -1,6 +1,6 @@
 """Which chunk of a pass through a tower is under way, for what must differ between chunks.
 
-The text tower takes many prompts in chunks, one after another, and some of them once more in the
+The text tower takes many texts in chunks, one after another, and some of them once more in the
 backward pass, where all must be as it was.
 """
 

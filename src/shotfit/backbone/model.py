@@ -24,7 +24,7 @@ from shotfit.backbone.tower import DeepPrompts, Tower
 from shotfit.data.transforms import ImageSpec
 from shotfit.errors import DataError
 
-# What the text tower may keep of its prompts for the gradient; beyond it, prompts are computed
+# What the text tower may keep of its texts for the gradient; beyond it, texts are computed
 # again in the backward pass, so that memory does not grow with the number of classes.
 TEXT_BYTES = 1 << 30
 
@@ -111,30 +111,30 @@ class Backbone(nn.Module):
         left = TEXT_BYTES // (groups * self.text.token_bytes)
         if deep is not None and len(unique) < len(texts):
             deep = deep.of([texts.index(text) for text in unique])
-        parts = []
+        embedded = []
         start = 0
-        for number, prompts in enumerate(self._prompts(unique, groups)):
-            left -= prompts.ids.numel()
-            encode = partial(self._encode_part, number)
-            own = None if deep is None else deep.of(slice(start, start + len(prompts)))
-            start += len(prompts)
+        for number, chunk in enumerate(self._chunks(unique, groups)):
+            left -= chunk.ids.numel()
+            encode = partial(self._encode_chunk, number)
+            own = None if deep is None else deep.of(slice(start, start + len(chunk)))
+            start += len(chunk)
             if left >= 0 or number == 0:
-                parts.append(encode(prompts, context, own))
+                embedded.append(encode(chunk, context, own))
             else:
-                parts.append(recomputed(encode, prompts, context, own))
-        embeds = parts[0] if len(parts) == 1 else torch.cat(parts, dim=-2)
+                embedded.append(recomputed(encode, chunk, context, own))
+        embeds = embedded[0] if len(embedded) == 1 else torch.cat(embedded, dim=-2)
         if len(unique) == len(texts):
             return embeds
         position = {text: index for index, text in enumerate(unique)}
         rows = torch.tensor([position[text] for text in texts], device=self.device)
         return embeds.index_select(-2, rows)
 
-    def _encode_part(self, number: int, *arguments: Any) -> Tensor:
+    def _encode_chunk(self, number: int, *arguments: Any) -> Tensor:
         """The text tower on one chunk, the same when it is computed again."""
         with chunk_under_way(number):
             return self.text(*arguments)
 
-    def _prompts(self, unique: tuple[str, ...], groups: int) -> list[Any]:
+    def _chunks(self, unique: tuple[str, ...], groups: int) -> list[Any]:
         """The texts as the tower takes them, in chunks of which all groups together keep a quarter
         of `TEXT_BYTES`."""
         chunks = self._prepared.get((unique, groups))

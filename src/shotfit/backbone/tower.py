@@ -1,7 +1,7 @@
 """The transformer blocks of a dual encoder, and the two ways in which tokens see each other.
 
 A `Block` holds what acts on each token alone (norms, projections, MLP); a layout holds how tokens
-are arranged and which of them attend to which. Text needs no padding that way: prompts lie end to
+are arranged and which of them attend to which. Text needs no padding that way: texts lie end to
 end, their shared prefix lies there once, and the last block computes only the tokens that are read.
 """
 

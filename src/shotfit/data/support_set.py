@@ -58,7 +58,7 @@ class SupportSet:
         self._enough = draft_side_of_crops(spec, CROP_SCALE[0]) if split.draft else None
         self._decoded: dict[int, Image] = {}
         self._sizes: dict[int, tuple[int, int]] = {}
-        self._kept_bytes = 0
+        self._cached_bytes = 0
         self._lock = Lock()
         self._pool: ThreadPoolExecutor | None = None
 
@@ -82,9 +82,9 @@ class SupportSet:
         return torch.tensor(self.split.labels)
 
     @property
-    def kept_bytes(self) -> int:
+    def cached_bytes(self) -> int:
         """What the decoded images take that are kept; at most `loading.memory`."""
-        return self._kept_bytes
+        return self._cached_bytes
 
     def decode(self) -> None:
         """Opens every image before a run, not during it, and keeps what fits.
@@ -195,8 +195,8 @@ class SupportSet:
         size = image.width * image.height * PIXEL_BYTES
         with self._lock:
             self._sizes[index] = image.size
-            if index not in self._decoded and self._kept_bytes + size <= self.loading.memory:
-                self._kept_bytes += size
+            if index not in self._decoded and self._cached_bytes + size <= self.loading.memory:
+                self._cached_bytes += size
                 self._decoded[index] = image
         return image
 

@@ -14,7 +14,7 @@ from shotfit.methods.base import ClassEmbeddings, Method
 
 
 @dataclass(frozen=True)
-class Scored:
+class PredictedBatch:
     """A batch of images and its logits (readable images, classes), in order, on the CPU; `broken`
     has the errors of the others by their place in `images`."""
 
@@ -24,7 +24,7 @@ class Scored:
 
 
 @torch.no_grad()
-def score(
+def predict_batches(
     method: Method,
     classes: ClassEmbeddings,
     images: Iterable[ImageSource],
@@ -32,7 +32,7 @@ def score(
     batch_size: int = 64,
     draft: bool = False,
     loading: Loading | None = None,
-) -> Generator[Scored, None, None]:
+) -> Generator[PredictedBatch, None, None]:
     """Scores images as they come, in order, and sets those aside that cannot be read.
 
     With `draft`, large JPEGs are decoded at a fraction of their size.
@@ -53,4 +53,4 @@ def score(
                 logits = method(pixels, classes).float().cpu()
             else:
                 logits = torch.zeros(0, len(classes.names))
-            yield Scored(batch.images, logits, batch.broken)
+            yield PredictedBatch(batch.images, logits, batch.broken)

@@ -18,7 +18,7 @@ class EpochAverage:
         self.mean, self.std = mean, std
         self._states: list[tuple[float, list[Tensor]]] = []
 
-    def keep(self, epochs: float) -> None:
+    def add(self, epochs: float) -> None:
         """Keeps the parameters as they are after so many epochs, the last of which may be a part
         of one."""
         self._states.append((epochs, [p.detach().clone() for p in self.parameters]))

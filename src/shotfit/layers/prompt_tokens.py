@@ -29,7 +29,7 @@ class TextContext(nn.Module):
         self.prefix = prefix
         self.ctx = nn.Parameter(ctx)
 
-    def prompts(self, names: Sequence[str]) -> list[str]:
+    def texts(self, names: Sequence[str]) -> list[str]:
         """The text of every class, full stop included; underscores become spaces."""
         return prefixed(self.prefix, names)
 

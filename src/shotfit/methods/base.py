@@ -25,14 +25,14 @@ from shotfit.methods.published import TaskFacts, TrainConfig
 class ClassEmbeddings:
     """Classes as a method embeds them, in the order asked; computed once per evaluation.
 
-    `weight` is (classes, dim) with unit rows. `views` (groups, classes, dim) is for methods that
-    keep several embeddings of a class. `rows` says which trained class a name is, -1 for none.
+    `weight` is (classes, dim) with unit rows. `per_prompt` (prompts, classes, dim) is for methods
+    with several embeddings of a class. `rows` says which trained class a name is, -1 for none.
     """
 
     names: tuple[str, ...]
     weight: Tensor
     rows: tuple[int, ...]
-    views: Tensor | None = None
+    per_prompt: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -118,13 +118,13 @@ class Method(nn.Module):
         Raises:
             UsageError: for an unseen name, by methods with `open_vocabulary` False.
         """
-        prompts = [self.prompt(name) for name in names]
-        weight = F.normalize(self.backbone.encode_text(prompts), dim=-1)
+        texts = [self.class_text(name) for name in names]
+        weight = F.normalize(self.backbone.encode_text(texts), dim=-1)
         return self.class_embeddings(names, weight)
 
     def forward(self, pixels: Tensor, classes: ClassEmbeddings) -> Tensor:
         """Logits (batch, classes)."""
-        return self.score(self.encode_images(pixels), classes.weight)
+        return self.logits(self.encode_images(pixels), classes.weight)
 
     def loss(self, inputs: Tensor, labels: Tensor, names: Sequence[str]) -> StepOutput:
         """What one training step minimises; `names[label]` is the class of an image."""
@@ -165,7 +165,7 @@ class Method(nn.Module):
         smallest, largest = self.crop_scale
         return max(smallest, self.backbone.hints.crop_scale_min), largest
 
-    def prompt(self, name: str) -> str:
+    def class_text(self, name: str) -> str:
         """The text that stands for a class. Underscores are spaces to every method but TaskRes."""
         return self.template.format(name.replace("_", " "))
 
@@ -177,7 +177,7 @@ class Method(nn.Module):
         embeds = mean_embeddings(self.backbone.encode_text, plain, chosen, unit=True)
         return F.normalize(embeds, dim=-1)
 
-    def score(self, image_embeds: Tensor, class_embeds: Tensor) -> Tensor:
+    def logits(self, image_embeds: Tensor, class_embeds: Tensor) -> Tensor:
         """Scaled cosine of unit-norm embeddings: (batch, dim), (classes, dim) to logits."""
         return self.scaled(image_embeds @ class_embeds.T)
 
@@ -188,10 +188,10 @@ class Method(nn.Module):
         return logits + self.backbone.logit_bias if self.backbone.family != "clip" else logits
 
     def class_embeddings(
-        self, names: Sequence[str], weight: Tensor, views: Tensor | None = None
+        self, names: Sequence[str], weight: Tensor, per_prompt: Tensor | None = None
     ) -> ClassEmbeddings:
         """`ClassEmbeddings` of these names, with the trained class that each of them is."""
-        return ClassEmbeddings(tuple(names), weight, self.trained_rows(names), views)
+        return ClassEmbeddings(tuple(names), weight, self.trained_rows(names), per_prompt)
 
     def trained_rows(self, names: Sequence[str]) -> tuple[int, ...]:
         """The trained class that each name stands for, -1 for none.

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from shotfit.data.benchmark.prompts import specific_templates
+from shotfit.data.benchmark.templates import specific_templates
 from shotfit.data.template import Template
 from shotfit.errors import UsageError
 from shotfit.layers.adapters import Bottleneck

@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from shotfit.backbone.tower import LINEAR
-from shotfit.data.benchmark.prompts import specific_templates
+from shotfit.data.benchmark.templates import specific_templates
 from shotfit.data.template import TEMPLATE, Template
 from shotfit.methods.base import Method
 from shotfit.methods.published import TaskFacts, TrainConfig

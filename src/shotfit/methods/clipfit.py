@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from shotfit.config import NotNegative
-from shotfit.data.benchmark.prompts import published_prompts
+from shotfit.data.benchmark.templates import published_templates
 from shotfit.data.support_set import SupportSet
 from shotfit.data.template import Template
 from shotfit.layers.anchors import cosine_distance
@@ -79,10 +79,10 @@ class CLIPFit(Method):
     @classmethod
     def published_config(cls, facts: TaskFacts) -> CLIPFitConfig:
         """Lambda 8, or 2 with few shots of most datasets; KgCoOp's prompts on benchmarks."""
-        prompts = published_prompts(facts.dataset)
+        templates = published_templates(facts.dataset)
         strong = facts.setting == "base_to_novel" or facts.benchmark in STRONGLY_ANCHORED
         return CLIPFitConfig(
-            weight=8.0 if strong else 2.0, template=prompts.kgcoop if prompts else None
+            weight=8.0 if strong else 2.0, template=templates.kgcoop if templates else None
         )
 
     @classmethod

@@ -64,7 +64,7 @@ class CoCoOp(Method):
 
         For a second stage and for looking classes up by name; `forward` shifts for every image.
         """
-        embeds = self.backbone.encode_text(self.context.prompts(names), self.context.ctx)
+        embeds = self.backbone.encode_text(self.context.texts(names), self.context.ctx)
         return self.class_embeddings(names, F.normalize(embeds, dim=-1))
 
     def forward(self, pixels: Tensor, classes: ClassEmbeddings) -> Tensor:
@@ -78,7 +78,7 @@ class CoCoOp(Method):
     def _conditional(self, images: Tensor, names: Sequence[str]) -> Tensor:
         """Logits (batch, classes) of unit-norm image embeddings (batch, dim)."""
         ctx = self.context.ctx + self.meta_net(images)[:, None]
-        embeds = self.backbone.encode_text(self.context.prompts(names), ctx)
+        embeds = self.backbone.encode_text(self.context.texts(names), ctx)
         scores = torch.einsum("bd,bcd->bc", images, F.normalize(embeds, dim=-1))
         return self.scaled(scores)
 

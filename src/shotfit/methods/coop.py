@@ -56,7 +56,7 @@ class CoOp(Method):
 
     def encode_classes(self, names: Sequence[str]) -> ClassEmbeddings:
         """Embeds class names behind the learned context."""
-        embeds = self.backbone.encode_text(self.context.prompts(names), self.context.ctx)
+        embeds = self.backbone.encode_text(self.context.texts(names), self.context.ctx)
         return self.class_embeddings(names, F.normalize(embeds, dim=-1))
 
     @classmethod

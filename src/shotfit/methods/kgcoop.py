@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from shotfit.config import NotNegative
-from shotfit.data.benchmark.prompts import published_prompts
+from shotfit.data.benchmark.templates import published_templates
 from shotfit.data.support_set import SupportSet
 from shotfit.data.template import Template
 from shotfit.layers.anchors import cosine_distance
@@ -62,12 +62,12 @@ class KgCoOp(Method):
     def setup(self, support: SupportSet) -> None:
         """Embeds the hand-written prompts once; they stay as they are."""
         template = self.config.target_template or self.template
-        prompts = [template.format(name.replace("_", " ")) for name in support.classnames]
-        self._targets = F.normalize(self.backbone.encode_text(prompts), dim=-1)
+        texts = [template.format(name.replace("_", " ")) for name in support.classnames]
+        self._targets = F.normalize(self.backbone.encode_text(texts), dim=-1)
 
     def encode_classes(self, names: Sequence[str]) -> ClassEmbeddings:
         """Embeds class names behind the learned context."""
-        embeds = self.backbone.encode_text(self.context.prompts(names), self.context.ctx)
+        embeds = self.backbone.encode_text(self.context.texts(names), self.context.ctx)
         return self.class_embeddings(names, F.normalize(embeds, dim=-1))
 
     def loss(self, inputs: Tensor, labels: Tensor, names: Sequence[str]) -> StepOutput:
@@ -82,8 +82,8 @@ class KgCoOp(Method):
     @classmethod
     def published_config(cls, facts: TaskFacts) -> KgCoOpConfig:
         """W = 8, and on the benchmark datasets their hand-written targets."""
-        prompts = published_prompts(facts.dataset)
-        return KgCoOpConfig(target_template=prompts.kgcoop if prompts else None)
+        templates = published_templates(facts.dataset)
+        return KgCoOpConfig(target_template=templates.kgcoop if templates else None)
 
     @classmethod
     def published_training(cls, facts: TaskFacts) -> tuple[TrainConfig, ...]:

@@ -107,7 +107,7 @@ class LinearClassifier(Method):
     def loss(self, inputs: Tensor, labels: Tensor, names: Sequence[str]) -> StepOutput:
         """Cross-entropy of the rows; `inputs` are pixels, or features when views are cached."""
         embeds = inputs if self._features is not None else self.encode_images(inputs)
-        logits = self.score(embeds, self.encode_classes(names).weight)
+        logits = self.logits(embeds, self.encode_classes(names).weight)
         return StepOutput(F.cross_entropy(logits, labels), logits)
 
     def batches(self, support: SupportSet, batch_size: int, drop_last: bool) -> Iterator[Batch]:

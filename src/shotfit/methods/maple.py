@@ -70,8 +70,8 @@ class MaPLe(Method):
 
     def encode_classes(self, names: Sequence[str]) -> ClassEmbeddings:
         """Embeds class names with the learned tokens of every prompted block."""
-        prompts = self.context.prompts(names)
-        embeds = self.backbone.encode_text(prompts, self.context.ctx, DeepPrompts(tuple(self.deep)))
+        texts = self.context.texts(names)
+        embeds = self.backbone.encode_text(texts, self.context.ctx, DeepPrompts(tuple(self.deep)))
         return self.class_embeddings(names, F.normalize(embeds, dim=-1))
 
     @classmethod

@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from shotfit.config import Count, NotNegative, Share
-from shotfit.data.benchmark.prompts import specific_templates
+from shotfit.data.benchmark.templates import specific_templates
 from shotfit.data.support_set import SupportSet
 from shotfit.data.template import Template
 from shotfit.layers.representation import (
@@ -114,13 +114,13 @@ class MMRLPlusPlus(Method):
 
     def encode_classes(self, names: Sequence[str]) -> ClassEmbeddings:
         """Embeds class names, the shared tokens behind the start of each prompt."""
-        prompts = [self.prompt(name) for name in names]
-        return self.class_embeddings(names, self.space.texts(self.backbone, prompts))
+        texts = [self.class_text(name) for name in names]
+        return self.class_embeddings(names, self.space.texts(self.backbone, texts))
 
     def forward(self, pixels: Tensor, classes: ClassEmbeddings) -> Tensor:
         """Logits (batch, classes): of f and g among trained classes, of f among others."""
         f, g = self.space.images(self.backbone, pixels)
-        pair = self.score(f, classes.weight), self.score(g, classes.weight)
+        pair = self.logits(f, classes.weight), self.logits(g, classes.weight)
         return fused(pair, self.config.alpha, classes.rows)
 
     def loss(self, inputs: Tensor, labels: Tensor, names: Sequence[str]) -> StepOutput:
@@ -129,7 +129,7 @@ class MMRLPlusPlus(Method):
         texts, (f, g) = self.encode_classes(names).weight, self.space.images(self.backbone, inputs)
         with torch.no_grad():
             frozen = super().encode_images(inputs)
-        config, pair = self.config, (self.score(f, texts), self.score(g, texts))
+        config, pair = self.config, (self.logits(f, texts), self.logits(g, texts))
         anchored = (f, frozen), (texts, self._anchors)
         loss = anchored_loss(pair, labels, anchored, config.alpha, config.weight)
         return StepOutput(loss, fused(pair, config.alpha, range(len(names))))

@@ -32,7 +32,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from shotfit.config import Count, NotNegative, Positive
-from shotfit.data.benchmark.prompts import published_prompts
+from shotfit.data.benchmark.templates import published_templates
 from shotfit.errors import UsageError
 from shotfit.layers.prompt_tokens import phrase_ids, placeholders, prefixed, random_prompts
 from shotfit.layers.sinkhorn import transport_plan
@@ -102,33 +102,33 @@ class PLOT(Method):
 
     def encode_images(self, pixels: Tensor) -> Tensor:
         """Pooled over the visual prompts: for a second stage. `forward` matches them instead."""
-        return F.normalize(self._image_views(pixels).mean(dim=0), dim=-1)
+        return F.normalize(self._prompted_images(pixels).mean(dim=0), dim=-1)
 
     def encode_classes(self, names: Sequence[str]) -> ClassEmbeddings:
-        """Embeds class names: pooled over the prompts, and each prompt's own as `views`."""
-        views: list[Tensor] = [self.ctx] * len(self.ctx)
+        """Embeds class names: pooled over the prompts, and each prompt's own in `per_prompt`."""
+        per_prompt: list[Tensor] = [self.ctx] * len(self.ctx)
         for prefix, indices in self._passes.values():
-            prompts = prefixed(prefix, names)
-            embeds = self.backbone.encode_text(prompts, self.ctx[indices])
-            for index, view in zip(indices, embeds, strict=True):
-                views[index] = view
-        stacked = torch.stack(views)
+            texts = prefixed(prefix, names)
+            embeds = self.backbone.encode_text(texts, self.ctx[indices])
+            for index, own in zip(indices, embeds, strict=True):
+                per_prompt[index] = own
+        stacked = torch.stack(per_prompt)
         weight = F.normalize(stacked.mean(dim=0), dim=-1)
         return self.class_embeddings(names, weight, F.normalize(stacked, dim=-1))
 
     def forward(self, pixels: Tensor, classes: ClassEmbeddings) -> Tensor:
         """Logits (batch, classes) by transport; in the first round plus the pooled ones."""
-        assert classes.views is not None
-        images = self._image_views(pixels)
-        cosines = torch.einsum("mbd,nkd->bkmn", F.normalize(images, dim=-1), classes.views)
+        assert classes.per_prompt is not None
+        images = self._prompted_images(pixels)
+        cosines = torch.einsum("mbd,nkd->bkmn", F.normalize(images, dim=-1), classes.per_prompt)
         config = self.config
         plan = transport_plan(cosines, config.eps, config.max_iterations, config.tolerance)
         logits = self.scaled((plan * cosines).sum(dim=(-2, -1)))
         if self._pooled:
-            logits = logits + self.score(F.normalize(images.mean(dim=0), dim=-1), classes.weight)
+            logits = logits + self.logits(F.normalize(images.mean(dim=0), dim=-1), classes.weight)
         return logits
 
-    def _image_views(self, pixels: Tensor) -> Tensor:
+    def _prompted_images(self, pixels: Tensor) -> Tensor:
         """Image embeddings under every visual prompt, not normalised, (prompts, batch, dim)."""
         prompts, batch = len(self.vision_ctx), len(pixels)
         context = self.vision_ctx.repeat_interleave(batch, dim=0)
@@ -138,8 +138,8 @@ class PLOT(Method):
     @classmethod
     def published_config(cls, facts: TaskFacts) -> PLOTConfig:
         """The four phrases of the dataset, or Caltech101's."""
-        prompts = published_prompts(facts.dataset)
-        return PLOTConfig(phrases=prompts.plot if prompts else PHRASES)
+        templates = published_templates(facts.dataset)
+        return PLOTConfig(phrases=templates.plot if templates else PHRASES)
 
     @classmethod
     def published_training(cls, facts: TaskFacts) -> tuple[TrainConfig, ...]:

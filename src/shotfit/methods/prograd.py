@@ -28,7 +28,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from shotfit.config import Count, NotNegative, Positive
-from shotfit.data.benchmark.prompts import published_prompts
+from shotfit.data.benchmark.templates import published_templates
 from shotfit.data.support_set import SupportSet
 from shotfit.data.template import Template
 from shotfit.errors import UsageError
@@ -83,21 +83,21 @@ class ProGrad(Method):
     @torch.no_grad()
     def setup(self, support: SupportSet) -> None:
         """Embeds the teacher's prompts once."""
-        prompts = [self._template.format(name.replace("_", " ")) for name in support.classnames]
-        self._teacher = F.normalize(self.backbone.encode_text(prompts), dim=-1)
+        texts = [self._template.format(name.replace("_", " ")) for name in support.classnames]
+        self._teacher = F.normalize(self.backbone.encode_text(texts), dim=-1)
 
     def encode_classes(self, names: Sequence[str]) -> ClassEmbeddings:
         """Embeds class names behind the learned context."""
-        embeds = self.backbone.encode_text(self.context.prompts(names), self.context.ctx)
+        embeds = self.backbone.encode_text(self.context.texts(names), self.context.ctx)
         return self.class_embeddings(names, F.normalize(embeds, dim=-1))
 
     def loss(self, inputs: Tensor, labels: Tensor, names: Sequence[str]) -> StepOutput:
         """The value of the cross-entropy, with the prompt-aligned gradient."""
         assert self._teacher is not None, "setup comes before training"
         images = self.encode_images(inputs)
-        logits = self.score(images, self.encode_classes(names).weight)
+        logits = self.logits(images, self.encode_classes(names).weight)
         temperature = self.config.temperature
-        target = (self.score(images, self._teacher) / temperature).softmax(dim=-1)
+        target = (self.logits(images, self._teacher) / temperature).softmax(dim=-1)
         # As a cross-entropy: the gradient of the Kullback-Leibler divergence is the same.
         divergence = temperature**2 * F.cross_entropy(logits / temperature, target)
         ce = F.cross_entropy(logits, labels)
@@ -112,10 +112,11 @@ class ProGrad(Method):
     @classmethod
     def published_config(cls, facts: TaskFacts) -> ProGradConfig:
         """Lambda 1, or 0.8 with 8 or more shots on Flowers, DTD and EuroSAT (its README)."""
-        prompts = published_prompts(facts.dataset)
+        templates = published_templates(facts.dataset)
         softer = facts.benchmark in SOFTER and facts.shots >= 8
         return ProGradConfig(
-            teacher_template=prompts.prograd if prompts else None, strength=0.8 if softer else 1.0
+            teacher_template=templates.prograd if templates else None,
+            strength=0.8 if softer else 1.0,
         )
 
     @classmethod

@@ -99,18 +99,18 @@ class PromptSRC(Method):
 
     def encode_classes(self, names: Sequence[str]) -> ClassEmbeddings:
         """Embeds class names with the learned tokens of every prompted block."""
-        prompts, deep = self.context.prompts(names), DeepPrompts(tuple(self.deep))
-        embeds = self.backbone.encode_text(prompts, self.context.ctx, deep)
+        texts, deep = self.context.texts(names), DeepPrompts(tuple(self.deep))
+        embeds = self.backbone.encode_text(texts, self.context.ctx, deep)
         return self.class_embeddings(names, F.normalize(embeds, dim=-1))
 
     def loss(self, inputs: Tensor, labels: Tensor, names: Sequence[str]) -> StepOutput:
         """Cross-entropy, and agreement with the teachers in embeddings and predictions."""
         assert self._targets is not None, "setup comes before training"
         images, texts = self.encode_images(inputs), self.encode_classes(names).weight
-        logits = self.score(images, texts)
+        logits = self.logits(images, texts)
         with torch.no_grad():
             frozen = super().encode_images(inputs)
-            teacher = self.score(frozen, self._targets).log_softmax(dim=-1)
+            teacher = self.logits(frozen, self._targets).log_softmax(dim=-1)
         student = logits.log_softmax(dim=-1)
         divergence = F.kl_div(student, teacher, reduction="sum", log_target=True) / logits.numel()
         to_texts = self.config.text_weight * F.l1_loss(texts, self._targets)
@@ -125,14 +125,14 @@ class PromptSRC(Method):
         self._average = EpochAverage(prompts, self.config.gpa_mean, self.config.gpa_std)
         for number, batch in enumerate(super().batches(support, batch_size, drop_last)):
             if number > 0 and number % per_epoch == 0:
-                self._average.keep(number / per_epoch)
+                self._average.add(number / per_epoch)
             self._epochs = (number + 1) / per_epoch
             yield batch
 
     def finish(self, support: SupportSet, validation: SupportSet | None) -> None:
         """Puts the Gaussian average over the epochs in the place of the trained prompts."""
         if self._average is not None:
-            self._average.keep(self._epochs)
+            self._average.add(self._epochs)
             self._average.take()
             self._average = None
 

@@ -5,7 +5,7 @@ from typing import Literal
 
 from shotfit.config import Count, NotNegative, NotNegativeInt
 from shotfit.data.benchmark.facts import benchmark_key
-from shotfit.data.benchmark.prompts import specific_templates
+from shotfit.data.benchmark.templates import specific_templates
 from shotfit.data.task import Setting
 from shotfit.data.template import TEMPLATE
 from shotfit.layers.ensembles import IMAGENET_TEMPLATES

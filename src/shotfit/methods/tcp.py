@@ -31,7 +31,7 @@ from torch.nn import functional as F
 from shotfit.backbone import DeepPrompts
 from shotfit.backbone.activation import quick_gelu
 from shotfit.config import Count, NotNegative
-from shotfit.data.benchmark.prompts import published_prompts
+from shotfit.data.benchmark.templates import published_templates
 from shotfit.data.support_set import SupportSet
 from shotfit.data.template import Template
 from shotfit.layers.anchors import cosine_distance
@@ -88,8 +88,8 @@ class TCP(Method):
         """Embeds class names behind the learned tokens, with tokens of their own further up."""
         hidden = quick_gelu(self.down(self._frozen(names)))
         own = self.up(hidden).unflatten(-1, (self.config.n_ctx, -1))
-        prompts = [self._prompt.format(name.replace("_", " ")) for name in names]
-        embeds = self.backbone.encode_text(prompts, self.ctx, DeepPrompts((own,), self._block))
+        texts = [self._prompt.format(name.replace("_", " ")) for name in names]
+        embeds = self.backbone.encode_text(texts, self.ctx, DeepPrompts((own,), self._block))
         return self.class_embeddings(names, F.normalize(embeds, dim=-1))
 
     def loss(self, inputs: Tensor, labels: Tensor, names: Sequence[str]) -> StepOutput:
@@ -108,10 +108,10 @@ class TCP(Method):
     @classmethod
     def published_config(cls, facts: TaskFacts) -> TCPConfig:
         """The dataset's own prompts, of either kind."""
-        prompts = published_prompts(facts.dataset)
-        if prompts is None:
+        templates = published_templates(facts.dataset)
+        if templates is None:
             return TCPConfig()
-        return TCPConfig(tail=prompts.tcp, teacher_template=prompts.tcp_teacher)
+        return TCPConfig(tail=templates.tcp, teacher_template=templates.tcp_teacher)
 
     @classmethod
     def published_training(cls, facts: TaskFacts) -> tuple[TrainConfig, ...]:

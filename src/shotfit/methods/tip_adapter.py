@@ -113,7 +113,7 @@ class TipAdapter(Method):
         """Logits (batch, classes): the text's and the cache's."""
         embeds = self.encode_images(pixels)
         cache = self._cache_logits(embeds @ self.cache_keys.T, self.beta)
-        return self.score(embeds, classes.weight) + self.alpha * cache[:, list(classes.rows)]
+        return self.logits(embeds, classes.weight) + self.alpha * cache[:, list(classes.rows)]
 
     @torch.no_grad()
     def finish(self, support: SupportSet, validation: SupportSet | None) -> None:
@@ -132,7 +132,7 @@ class TipAdapter(Method):
         affinity = embeds @ self.cache_keys.T
         if leave_out:
             affinity.fill_diagonal_(-torch.inf)
-        text = self.score(embeds, self.class_weight)
+        text = self.logits(embeds, self.class_weight)
         labels, best = images.labels.to(device), -1.0
         for beta in _grid(self.config.beta_max, 200):
             cache = self._cache_logits(affinity, beta)

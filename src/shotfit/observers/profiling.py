@@ -34,7 +34,7 @@ class StageProfile:
     """What was recorded of one stage; seconds are of the recorded updates."""
 
     name: str
-    parts: dict[str, float]
+    components: dict[str, float]
     operators: list[tuple[str, int, float]]
     """Name, calls and own seconds, the longest first."""
     updates: int
@@ -98,7 +98,7 @@ class Profile:
                 f"{stage.total_updates} updates; {stage.updates} recorded, "
                 f"{1e3 * stage.seconds / stage.updates:.1f} ms each"
             ]
-            for name, seconds in stage.parts.items():
+            for name, seconds in stage.components.items():
                 lines.append(_line(name, seconds, stage.seconds))
             lines.append("  operators, own time:")
             for name, calls, seconds in stage.operators:
@@ -187,7 +187,7 @@ class _Recorder:
         )
         return StageProfile(
             name=watch.name,
-            parts=found,
+            components=found,
             operators=operators[:TOP_OPERATORS],
             updates=self.updates,
             seconds=self.seconds,

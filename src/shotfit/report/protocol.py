@@ -271,7 +271,7 @@ def _variant(recipe: Mapping[str, Any], template: str | None, trained: bool) -> 
     return variant
 
 
-def keep(records: Sequence[Record], where: Sequence[str]) -> list[Record]:
+def select_records(records: Sequence[Record], where: Sequence[str]) -> list[Record]:
     """The finished records whose facts are as "FACT=VALUE" texts say.
 
     Raises:

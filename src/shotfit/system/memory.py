@@ -22,7 +22,7 @@ _lock = threading.Lock()
 
 
 @contextmanager
-def kept_memory() -> Iterator[None]:
+def reused_memory() -> Iterator[None]:
     """Inside, the C library keeps freed buffers instead of handing them back at every step.
 
     A training step frees and asks for the same buffers again; giving each back to the system costs
@@ -54,7 +54,7 @@ def kept_memory() -> Iterator[None]:
 def take_in_advance(size: int) -> None:
     """Makes `size` bytes the process's own, so that buffers asked for later cost no page faults.
 
-    Only inside `kept_memory`: elsewhere they go straight back.
+    Only inside `reused_memory`: elsewhere they go straight back.
     """
     torch.empty(size, dtype=torch.uint8).fill_(1)
 

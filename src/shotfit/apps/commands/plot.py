@@ -26,14 +26,14 @@ def plot(
     from shotfit.records import load_records
     from shotfit.report.figures import comparison
     from shotfit.report.figures.canvas import save
-    from shotfit.report.protocol import keep
+    from shotfit.report.protocol import select_records
     from shotfit.report.suite import describe_protocol, protocol_groups, suite_runs
 
     if kind not in KINDS:
         raise unknown_name("figure", kind, KINDS)
     if not results.is_dir():
         raise DataError(f"There is no folder {results} with records; `shotfit bench` makes them.")
-    groups = protocol_groups(suite_runs(keep(load_records(results), where or [])))
+    groups = protocol_groups(suite_runs(select_records(load_records(results), where or [])))
     if not groups:
         raise DataError(f"{results} holds no finished record of the embedded suite.")
     if len(groups) > 1:

@@ -35,7 +35,7 @@ def table(
     from shotfit.errors import DataError, UsageError, unknown_name
     from shotfit.paper import paper_table
     from shotfit.records import load_records
-    from shotfit.report.protocol import keep
+    from shotfit.report.protocol import select_records
     from shotfit.report.render import FORMATS, render, to_terminal
     from shotfit.report.suite import suite_report
     from shotfit.report.tables import paper_report
@@ -46,7 +46,7 @@ def table(
     # Without records a printed table still has its printed side; a folder asked for must exist.
     if results != DEFAULT_RESULTS and not results.is_dir():
         raise DataError(f"There is no folder {results} with records; `shotfit bench` makes them.")
-    records = keep(load_records(results), where or [])
+    records = select_records(load_records(results), where or [])
     report = suite_report(records) if printed is None else paper_report(printed, records)
     if out is None and form == "terminal" and sys.stdout.isatty():
         from rich.console import Console

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from shotfit.apps.predict.output_file import Row
-from shotfit.apps.predict.predictor import Answerer, Question
+from shotfit.apps.predict.predictor import Predictor, Question
 from shotfit.errors import DataError, UsageError
 from shotfit.system.ray_cluster import RayOptions, connected, slots
 
@@ -36,7 +36,7 @@ def rows_on_ray(
     batch_size: int,
     device: str | None,
 ) -> Generator[list[Row], None, None]:
-    """Batches of rows in the order of the images, as `Answerer.rows`.
+    """Batches of rows in the order of the images, as `Predictor.rows`.
 
     Raises:
         UsageError: when Ray or what Ray Data needs is not installed, or no machine has what a
@@ -56,14 +56,14 @@ def rows_on_ray(
         logging.getLogger("ray.data").setLevel(logging.ERROR)
         while names := list(islice(images, NAMES)):
             try:
-                yield from _answered(
+                yield from _predicted(
                     data, question, names, options, slots(ray, options), batch_size, device
                 )
             except ray.exceptions.RayError as error:
                 raise DataError(f"Predicting on Ray failed: {_reason(error)}") from error
 
 
-def _answered(
+def _predicted(
     data: Any,
     question: Question,
     names: Sequence[str],
@@ -127,9 +127,9 @@ class Replica:
         import torch
 
         torch.set_num_threads(workers)
-        self.answerer: Answerer | None = None
+        self.predictor: Predictor | None = None
         try:
-            self.answerer = Answerer(
+            self.predictor = Predictor(
                 question, batch_size=batch_size, device=device, workers=workers
             )
         except Exception as error:
@@ -138,10 +138,10 @@ class Replica:
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Paths in, rows out: as JSON, since rows with answers and with an error differ."""
-        if self.answerer is not None:
+        if self.predictor is not None:
             names = iter([str(name) for name in batch["item"]])
             try:
-                rows = [row for rows in self.answerer.rows(names) for row in rows]
+                rows = [row for rows in self.predictor.rows(names) for row in rows]
                 return {"row": [json.dumps(row) for row in rows]}
             except Exception as error:
                 self.failure = _words(error)

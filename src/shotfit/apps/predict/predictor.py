@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from shotfit.apps.predict.output_file import Row
 from shotfit.classifier import FewShotClassifier
 from shotfit.data.prefetch import Loading
-from shotfit.evaluation.inference import Scored, score
+from shotfit.evaluation.inference import PredictedBatch, predict_batches
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Question:
     draft: bool = False
 
 
-class Answerer:
+class Predictor:
     """A loaded classifier that turns images into rows; what a replica on Ray is made of."""
 
     def __init__(
@@ -45,7 +45,7 @@ class Answerer:
     def rows(self, images: Iterator[str]) -> Generator[list[Row], None, None]:
         """Batches of rows in the order of the images; an image that cannot be read has an "error"
         in place of "answers"."""
-        batches = score(
+        batches = predict_batches(
             self.classifier.method,
             self.classes,
             images,
@@ -57,7 +57,7 @@ class Answerer:
             for batch in batches:
                 yield list(self._rows(batch))
 
-    def _rows(self, batch: Scored) -> Iterator[Row]:
+    def _rows(self, batch: PredictedBatch) -> Iterator[Row]:
         count = min(self.question.top, len(self.classes.names))
         found = batch.logits.softmax(dim=-1).topk(count)
         readable = zip(found.values.tolist(), found.indices.tolist(), strict=True)

@@ -14,10 +14,10 @@ from rich.progress import MofNCompleteColumn, Progress, TextColumn
 
 from shotfit import saving
 from shotfit.apps.predict.output_file import Row
-from shotfit.apps.predict.predictor import Answerer, Question
+from shotfit.apps.predict.predictor import Predictor, Question
 from shotfit.data.image_files import find_images
 from shotfit.errors import DataError
-from shotfit.system.memory import kept_memory
+from shotfit.system.memory import reused_memory
 from shotfit.system.ray_cluster import RayOptions
 
 # Without a terminal: a line of progress at most this often, in seconds.
@@ -83,7 +83,7 @@ def predictions(
     """
     images = islice(find_images(places), skip, None)
     if ray is None:
-        batches = Answerer(question, batch_size=batch_size, device=device).rows(images)
+        batches = Predictor(question, batch_size=batch_size, device=device).rows(images)
     else:
         from shotfit.apps.predict.on_ray import rows_on_ray
 
@@ -91,7 +91,7 @@ def predictions(
             question, images, ray, batch_size=batch_size, device=ray.device(device)
         )
     done, broken = skip, 0
-    with kept_memory(), contextlib.closing(batches), _progress(total, skip, quiet) as show:
+    with reused_memory(), contextlib.closing(batches), _progress(total, skip, quiet) as show:
         for rows in batches:
             errors = [number for number, row in enumerate(rows) if "error" in row]
             if errors and not skip_broken:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from shotfit.backbone.packed_prompts import PackedPrompts, pack
+from shotfit.backbone.packed_text import PackedText, pack
 from shotfit.backbone.tower import (
     DeepPrompts,
     DenseLayout,
@@ -102,79 +102,79 @@ class TextTower(Tower):
 
     @property
     def max_length(self) -> int:
-        """The most tokens that a prompt may have, both ends included."""
+        """The most tokens that a text may have, both ends included."""
         return self.position_embedding.shape[0]
 
-    def prepare(self, prompts: Sequence[Sequence[int]]) -> PackedPrompts:
+    def prepare(self, texts: Sequence[Sequence[int]]) -> PackedText:
         """Token ids, start and end included, in the form that `forward` takes.
 
         Raises:
-            DataError: for a prompt longer than the tower's context.
+            DataError: for a text longer than the tower's context.
         """
-        for prompt in prompts:
-            if len(prompt) > self.max_length:
+        for text in texts:
+            if len(text) > self.max_length:
                 raise DataError(
-                    f"A prompt has {len(prompt)} tokens; this model reads {self.max_length}. "
+                    f"A text has {len(text)} tokens; this model reads {self.max_length}. "
                     "Shorten the class name or the template."
                 )
-        return pack(prompts)
+        return pack(texts)
 
     def forward(
-        self, prompts: PackedPrompts, context: Tensor | None = None, deep: DeepPrompts | None = None
+        self, texts: PackedText, context: Tensor | None = None, deep: DeepPrompts | None = None
     ) -> Tensor:
-        """Text embeddings, not normalised, (prompts, dim) or, per group, (groups, prompts, dim).
+        """Text embeddings, not normalised, (texts, dim) or, per group, (groups, texts, dim).
 
         `context` (n, width) or (groups, n, width) takes the place of the token embeddings after
         the start-of-text token; `deep` that of the states there before later blocks.
         """
         grouped = context is not None and context.dim() == 3
-        tokens = self.token_embedding(prompts.ids)[None]
+        tokens = self.token_embedding(texts.ids)[None]
         if context is not None:
-            tokens = self._overwrite(tokens, prompts, context if grouped else context[None])
-        tokens = tokens + self.position_embedding[prompts.positions]
+            tokens = self._overwrite(tokens, texts, context if grouped else context[None])
+        tokens = tokens + self.position_embedding[texts.positions]
         enter = None if deep is None else partial(self._enter, deep)
-        tokens = self.run_blocks(tokens, prompts, read_last=True, enter=enter)
+        tokens = self.run_blocks(tokens, texts, read_last=True, enter=enter)
         embeds = self.projection(self.norm_final(tokens))
         return embeds if grouped else embeds[0]
 
     def _enter(
-        self, deep: DeepPrompts, tokens: Tensor, prompts: PackedPrompts, index: int
-    ) -> tuple[Tensor, PackedPrompts]:
+        self, deep: DeepPrompts, tokens: Tensor, texts: PackedText, index: int
+    ) -> tuple[Tensor, PackedText]:
         """Tokens and layout with the prompts that enter before block `index`."""
         new = deep.entering(index)
         if new is None:
-            return tokens, prompts
+            return tokens, texts
         if deep.makes_room(index):
             start, new = self.context_start, per_image(new, tokens)
             tokens = torch.cat([tokens[:, :start], new, tokens[:, start:]], dim=1)
-            return tokens, prompts.lengthened(start, new.shape[1])
+            return tokens, texts.lengthened(start, new.shape[1])
         if new.dim() == 2:
-            return self._overwrite(tokens, prompts, new[None], deep.share), prompts
-        # What differs between prompts can no longer lie there once for all.
-        apart = prompts.apart
+            return self._overwrite(tokens, texts, new[None], deep.share), texts
+        # What differs between texts can no longer lie there once for all.
+        apart = texts.apart
         tokens = tokens.index_select(1, apart.ids)
         inside = self._inside(apart, new.shape[1])
         rows = new.to(tokens.dtype).flatten(0, 1)[(inside.cumsum(0) - 1).clamp(min=0)]
         return torch.where(inside[:, None], blended(rows, tokens, deep.share), tokens), apart
 
     def _overwrite(
-        self, tokens: Tensor, prompts: PackedPrompts, context: Tensor, share: float = 1.0
+        self, tokens: Tensor, texts: PackedText, context: Tensor, share: float = 1.0
     ) -> Tensor:
         """`tokens` with those at the context's positions replaced, in prefix and suffix alike."""
         start, count = self.context_start, context.shape[1]
         groups = max(len(context), len(tokens))
         tokens, context = (x.to(tokens.dtype).expand(groups, -1, -1) for x in (tokens, context))
-        if start + count <= prompts.prefix:
+        if start + count <= texts.prefix:
             old, rest = tokens[:, start : start + count], tokens[:, start + count :]
             return torch.cat([tokens[:, :start], blended(context, old, share), rest], dim=1)
-        inside = self._inside(prompts, count)
-        rows = context.index_select(1, (prompts.positions - start).clamp(0, count - 1))
+        inside = self._inside(texts, count)
+        rows = context.index_select(1, (texts.positions - start).clamp(0, count - 1))
         return torch.where(inside[None, :, None], blended(rows, tokens, share), tokens)
 
-    def _inside(self, prompts: PackedPrompts, count: int) -> Tensor:
+    def _inside(self, texts: PackedText, count: int) -> Tensor:
         """Which tokens stand in the places of a context of `count` tokens."""
         start = self.context_start
-        return (prompts.positions >= start) & (prompts.positions < start + count)
+        return (texts.positions >= start) & (texts.positions < start + count)
 
 
 def tokenize(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:

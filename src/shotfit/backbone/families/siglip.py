@@ -45,26 +45,26 @@ class PatchLayout(DenseLayout):
 
 
 @dataclass(frozen=True, eq=False)
-class PaddedPrompts(DenseLayout):
-    """Prompts of equal length, (..., prompts, length, width), the last token of each read.
+class PaddedText(DenseLayout):
+    """Texts of equal length, (..., texts, length, width), the last token of each read.
 
     The padding is part of the input: SigLIP was trained without an attention mask, and reads its
     embedding at the last place, which is nearly always padding. Nothing can be left out but the
     last block's work on the tokens that are not read.
     """
 
-    ids: Tensor  # (prompts, length)
+    ids: Tensor  # (texts, length)
 
     def __len__(self) -> int:
-        """The number of prompts."""
+        """The number of texts."""
         return len(self.ids)
 
-    def to(self, device: torch.device) -> "PaddedPrompts":
-        """The same prompts on another device."""
-        return PaddedPrompts(self.ids.to(device))
+    def to(self, device: torch.device) -> "PaddedText":
+        """The same texts on another device."""
+        return PaddedText(self.ids.to(device))
 
     def pick(self, tokens: Tensor) -> Tensor:
-        """The last tokens, (..., prompts, 1, width)."""
+        """The last tokens, (..., texts, 1, width)."""
         return tokens[..., -1:, :]
 
 
@@ -165,35 +165,35 @@ class TextTower(Tower):
 
     @property
     def max_length(self) -> int:
-        """The most tokens that a prompt may have, the end included."""
+        """The most tokens that a text may have, the end included."""
         return self.position_embedding.shape[0]
 
-    def prepare(self, prompts: Sequence[Sequence[int]]) -> PaddedPrompts:
+    def prepare(self, texts: Sequence[Sequence[int]]) -> PaddedText:
         """Token ids, end included, in the form that `forward` takes: padded to `max_length`.
 
         Raises:
-            DataError: for a prompt longer than the tower's context.
+            DataError: for a text longer than the tower's context.
         """
-        for prompt in prompts:
-            if len(prompt) > self.max_length:
+        for text in texts:
+            if len(text) > self.max_length:
                 raise DataError(
-                    f"A prompt has {len(prompt)} tokens; this model reads {self.max_length}. "
+                    f"A text has {len(text)} tokens; this model reads {self.max_length}. "
                     "Shorten the class name or the template."
                 )
-        rows = [[*prompt, *[self.pad] * (self.max_length - len(prompt))] for prompt in prompts]
-        return PaddedPrompts(torch.tensor(rows))
+        rows = [[*text, *[self.pad] * (self.max_length - len(text))] for text in texts]
+        return PaddedText(torch.tensor(rows))
 
     def forward(
-        self, prompts: PaddedPrompts, context: Tensor | None = None, deep: DeepPrompts | None = None
+        self, texts: PaddedText, context: Tensor | None = None, deep: DeepPrompts | None = None
     ) -> Tensor:
-        """Text embeddings, not normalised, (prompts, dim) or, per group, (groups, prompts, dim).
+        """Text embeddings, not normalised, (texts, dim) or, per group, (groups, texts, dim).
 
         `context` (n, width) or (groups, n, width) takes the place of the first token embeddings;
         `deep` that of the states there before later blocks.
         """
-        tokens = self.token_embedding(prompts.ids)
+        tokens = self.token_embedding(texts.ids)
         if context is not None:
-            # (groups, 1, n, width) or (1, n, width), to stand at the front of every prompt.
+            # (groups, 1, n, width) or (1, n, width), to stand at the front of every text.
             tokens = _overwrite(tokens, context.unsqueeze(-3))
         tokens = tokens + self.position_embedding
 
@@ -206,12 +206,12 @@ class TextTower(Tower):
             new = blended(new, tokens[..., : new.shape[-2], :], deep.share)
             return _overwrite(tokens, new if new.dim() > 2 else new[None]), layout
 
-        tokens = self.run_blocks(tokens, prompts, read_last=True, enter=enter)
+        tokens = self.run_blocks(tokens, texts, read_last=True, enter=enter)
         return self.projection(self.norm_final(tokens)).squeeze(-2)
 
 
 def _overwrite(tokens: Tensor, context: Tensor) -> Tensor:
-    """`tokens` (..., prompts, length, width) with the first of each prompt replaced."""
+    """`tokens` (..., texts, length, width) with the first of each text replaced."""
     rest = tokens[..., context.shape[-2] :, :]
     groups = torch.broadcast_shapes(context.shape[:-2], rest.shape[:-2])
     parts = (context.to(tokens.dtype), rest)

@@ -1,7 +1,7 @@
-"""Tokenised prompts laid end to end, and causal attention over them.
+"""Tokenised texts laid end to end, and causal attention over them.
 
 A causal text tower reads its embedding at the end-of-text token, which nothing after it can
-change: padding is work nobody uses. And every prompt begins alike ("a photo of a"): in a causal
+change: padding is work nobody uses. And every text begins alike ("a photo of a"): in a causal
 tower the shared prefix has the same states for all, so it is computed once, with gradient.
 """
 
@@ -16,16 +16,16 @@ from shotfit.backbone.tower import attention, merge_heads, split_heads
 
 
 @dataclass(frozen=True, eq=False)
-class PackedPrompts:
-    """C prompts as one shared prefix of P tokens and T suffix tokens laid end to end.
+class PackedText:
+    """C texts as one shared prefix of P tokens and T suffix tokens laid end to end.
 
-    Tokens of a batch are (groups, P + T, width): the prefix rows, then the suffix of prompt 0, of
-    prompt 1, and so on. Groups share the suffix tokens and differ in their learned context. It is
+    Tokens of a batch are (groups, P + T, width): the prefix rows, then the suffix of text 0, of
+    text 1, and so on. Groups share the suffix tokens and differ in their learned context. It is
     also the layout of their causal attention.
     """
 
     ids: Tensor  # (P + T,) token ids
-    positions: Tensor  # (P + T,) position of each token in its prompt
+    positions: Tensor  # (P + T,) position of each token in its text
     prefix: int  # P
     lengths: tuple[int, ...]  # tokens of each suffix; their sum is T
     gather: Tensor  # (C, S) row among the T suffix rows; padding repeats a row
@@ -35,11 +35,11 @@ class PackedPrompts:
     end_mask: Tensor  # (C, 1, 1, P + S) what the end-of-text token sees
 
     def __len__(self) -> int:
-        """The number of prompts."""
+        """The number of texts."""
         return len(self.lengths)
 
-    def to(self, device: torch.device) -> "PackedPrompts":
-        """The same prompts on another device."""
+    def to(self, device: torch.device) -> "PackedText":
+        """The same texts on another device."""
         moved = {
             name: value.to(device)
             for name, value in vars(self).items()
@@ -47,8 +47,8 @@ class PackedPrompts:
         }
         return replace(self, **moved)
 
-    def lengthened(self, start: int, count: int) -> "PackedPrompts":
-        """The layout after `count` tokens, the same in all prompts, were put at place `start` of
+    def lengthened(self, start: int, count: int) -> "PackedText":
+        """The layout after `count` tokens, the same in all texts, were put at place `start` of
         the prefix. They have no ids."""
         new = torch.arange(start, start + count, device=self.ids.device)
         after = self.positions[start:] + count
@@ -62,8 +62,8 @@ class PackedPrompts:
         )
 
     @cached_property
-    def apart(self) -> "PackedPrompts":
-        """The layout in which prompts share their first token only. Its `ids` are rows of this
+    def apart(self) -> "PackedText":
+        """The layout in which texts share their first token only. Its `ids` are rows of this
         one's tokens."""
         rows, end = [], self.prefix
         for length in self.lengths:
@@ -76,9 +76,9 @@ class PackedPrompts:
         return tokens.index_select(1, self.ends + self.prefix)
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, heads: int, read: bool) -> Tensor:
-        """Causal attention within each prompt; with `read`, only of its end-of-text token."""
-        prompts = len(self.ends)
-        keys, values = (self._pad(x, prompts, heads) for x in (k, v))
+        """Causal attention within each text; with `read`, only of its end-of-text token."""
+        texts = len(self.ends)
+        keys, values = (self._pad(x, texts, heads) for x in (k, v))
         if read:
             queries = split_heads(q.unsqueeze(2), heads)
             return merge_heads(attention(queries, keys, values, attn_mask=self.end_mask)).squeeze(2)
@@ -95,9 +95,9 @@ class PackedPrompts:
         """Suffix rows (groups, T, width) padded to (groups, C, S, width)."""
         return tail.index_select(1, self.gather.flatten()).unflatten(1, self.gather.shape)
 
-    def _pad(self, x: Tensor, prompts: int, heads: int) -> Tensor:
-        """Keys or values of every prompt: the prefix and its own suffix."""
-        head = x[:, None, : self.prefix].expand(-1, prompts, -1, -1)
+    def _pad(self, x: Tensor, texts: int, heads: int) -> Tensor:
+        """Keys or values of every text: the prefix and its own suffix."""
+        head = x[:, None, : self.prefix].expand(-1, texts, -1, -1)
         return split_heads(torch.cat([head, self._rows(x[:, self.prefix :])], dim=2), heads)
 
 
@@ -106,17 +106,17 @@ def _seen(count: int, like: Tensor) -> Tensor:
     return like.new_ones(*like.shape[:-1], count)
 
 
-def pack(prompts: Sequence[Sequence[int]], shared: int | None = None) -> PackedPrompts:
-    """Token id lists, each ending with its end-of-text token, as `PackedPrompts`, whose prefix has
+def pack(texts: Sequence[Sequence[int]], shared: int | None = None) -> PackedText:
+    """Token id lists, each ending with its end-of-text token, as `PackedText`, whose prefix has
     `shared` tokens at most."""
-    shortest = min(len(prompt) for prompt in prompts)
+    shortest = min(len(text) for text in texts)
     if shared is not None:
         shortest = min(shortest, shared + 1)
     prefix = 0
     # The end-of-text token must stay in the suffix: it is what the embedding is read from.
-    while prefix < shortest - 1 and len({prompt[prefix] for prompt in prompts}) == 1:
+    while prefix < shortest - 1 and len({text[prefix] for text in texts}) == 1:
         prefix += 1
-    lengths = torch.tensor([len(prompt) - prefix for prompt in prompts])
+    lengths = torch.tensor([len(text) - prefix for text in texts])
     longest = int(lengths.max())
     ends = lengths.cumsum(0) - 1
     starts = ends - lengths + 1
@@ -125,8 +125,8 @@ def pack(prompts: Sequence[Sequence[int]], shared: int | None = None) -> PackedP
     inside = column < lengths[:, None]
     seen = torch.ones(longest, longest, dtype=torch.bool).tril()
     see_prefix = torch.ones(longest, prefix, dtype=torch.bool)
-    return PackedPrompts(
-        ids=torch.tensor([*prompts[0][:prefix], *(t for p in prompts for t in p[prefix:])]),
+    return PackedText(
+        ids=torch.tensor([*texts[0][:prefix], *(t for p in texts for t in p[prefix:])]),
         positions=torch.cat([torch.arange(prefix), prefix + column.expand_as(inside)[inside]]),
         prefix=prefix,
         lengths=tuple(lengths.tolist()),

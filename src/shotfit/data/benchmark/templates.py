@@ -1,7 +1,7 @@
-"""The hand-written prompts that published methods use on the eleven benchmark datasets.
+"""The hand-written templates that published methods use on the eleven benchmark datasets.
 
-`prompts.csv` has one row a dataset. KgCoOp's are the templates of its frozen targets, which CLIPFit
-uses too; ProGrad's are turned round, with the class name last, so that all before it can start a
+`templates.csv` has one row a dataset. KgCoOp has the templates of its frozen targets, which CLIPFit
+uses too; ProGrad's are reversed, with the class name last, so that all before it can start a
 learned context; TCP has one for what its network reads and one for what follows the learned words;
 PLOT++ has four phrases (the tables in the official code of each).
 """
@@ -18,8 +18,8 @@ _PHRASES = ("plot1", "plot2", "plot3", "plot4")
 
 
 @dataclass(frozen=True)
-class PublishedPrompts:
-    """What the methods with a table of prompts of their own say to the dataset called `key`."""
+class PublishedTemplates:
+    """What the methods with a table of templates of their own say to the dataset called `key`."""
 
     key: str
     kgcoop: str
@@ -29,24 +29,24 @@ class PublishedPrompts:
     plot: tuple[str, ...]
 
 
-def published_prompts(dataset: str) -> PublishedPrompts | None:
-    """The published prompts of a dataset, by its key or CoOp's name for it; None for others."""
+def published_templates(dataset: str) -> PublishedTemplates | None:
+    """The published templates of a dataset, by its key or CoOp's name for it; None for others."""
     return _table().get(benchmark_key(dataset))
 
 
 def specific_templates(dataset: str) -> tuple[str, ...]:
-    """The one prompt of CoOp's zero-shot baseline for a benchmark dataset; none for other data."""
+    """The template of CoOp's zero-shot baseline for a benchmark dataset; none for other data."""
     key = benchmark_key(dataset)
     return (benchmarks()[key].template,) if key else ()
 
 
 @functools.cache
-def _table() -> dict[str, PublishedPrompts]:
+def _table() -> dict[str, PublishedTemplates]:
     with _TABLE.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     table = {}
     for row in rows:
-        prompts = PublishedPrompts(
+        table[row["key"]] = PublishedTemplates(
             row["key"],
             row["kgcoop"],
             row["prograd"],
@@ -54,5 +54,4 @@ def _table() -> dict[str, PublishedPrompts]:
             row["tcp"],
             tuple(row[phrase] for phrase in _PHRASES),
         )
-        table[row["key"]] = prompts
     return table

@@ -51,6 +51,7 @@ DATA = """
     task transforms checks
     benchmark
     fewshot_lists prefetch
+    decoded
     support_set
     sources
     inputs

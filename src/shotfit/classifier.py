@@ -82,23 +82,23 @@ class FewShotClassifier:
         *,
         observe: Observe | None = None,
         image_memory: int | str = Loading.memory,
-        draft: bool = False,
+        image_disk: int | str = Loading.disk,
+        full_size: bool = False,
     ) -> "FewShotClassifier":
         """Learns from a folder, a manifest, an embedded task, a dataset, or (image, name) pairs.
 
         `shots` images of each class are drawn; None takes all. `observe` is called after every
-        update with the method, the stage and the step. Decoded images are kept up to
-        `image_memory`, in bytes or as "500MB". `draft` decodes large JPEGs at a fraction of their
-        size: faster, with nearly the same pixels.
+        update with the method, the stage and the step. Every image is decoded once, at the
+        nearest reduction that its training crops need (`full_size` for the published crops of
+        the whole image), and kept: up to `image_memory` in memory, in bytes or as "500MB", then
+        up to `image_disk` in a temporary file.
 
         Raises:
             DataError: for images or class names that cannot be used.
-            UsageError: for an `image_memory` that is none.
+            UsageError: for a budget that is no amount of memory.
         """
-        loading = Loading(memory=memory_bytes(image_memory))
-        dataset = as_dataset(data)
-        if draft:
-            dataset = dataclasses.replace(dataset, draft=True)
+        loading = Loading(memory=memory_bytes(image_memory), disk=memory_bytes(image_disk))
+        dataset = dataclasses.replace(as_dataset(data), reduced=not full_size)
         task = make_task(dataset, "all_to_all", shots, self.experiment.seed)
         device = str(self.device)
         method = fit_task(self.experiment, task, observe=observe, device=device, loading=loading)
@@ -238,16 +238,16 @@ class FewShotClassifier:
         classnames: Sequence[str] | None = None,
         *,
         batch_size: int = 64,
-        draft: bool = False,
+        reduced: bool = False,
         loading: Loading | None = None,
     ) -> Generator[PredictedBatch, None, None]:
         """Batches of images as they come, each with its logits and its unreadable images.
 
-        With `draft`, large JPEGs are decoded at a fraction of their size.
+        `reduced` images are read at a fraction of their size where the model needs no more.
         """
         classes = self.encode_classes(classnames)
         return predict_batches(
-            self.method, classes, images, batch_size=batch_size, draft=draft, loading=loading
+            self.method, classes, images, batch_size=batch_size, reduced=reduced, loading=loading
         )
 
     @torch.no_grad()

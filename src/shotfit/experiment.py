@@ -26,8 +26,10 @@ from shotfit.data.prefetch import Loading
 from shotfit.data.sources import load_dataset
 from shotfit.data.support_set import SupportSet
 from shotfit.data.task import Setting, Task, make_task
+from shotfit.data.transforms import CROP_SCALE
 from shotfit.errors import UsageError
 from shotfit.evaluation.metrics import evaluate
+from shotfit.methods import get_method
 from shotfit.methods.base import Method
 from shotfit.methods.published import TaskFacts
 from shotfit.recipe import Recipe, two_stage
@@ -160,9 +162,10 @@ def fit_task(
     backbone = backbone or Backbone.from_pretrained(experiment.backbone, experiment.revision)
     backbone = backbone.to(pick_device(device))
     seed = experiment.seed
+    crop = smallest_crop(experiment.recipe, backbone)
     with (
-        support_set(task.support, backbone, seed, loading) as support,
-        support_set(task.validation, backbone, seed + 1, loading) as validation,
+        support_set(task.support, backbone, seed, loading, crop) as support,
+        support_set(task.validation, backbone, seed + 1, loading, crop) as validation,
     ):
         support.decode()
         return adapt(
@@ -189,14 +192,24 @@ def task_facts(task: Task) -> TaskFacts:
     )
 
 
+def smallest_crop(recipe: Recipe, backbone: Backbone) -> float:
+    """The smallest share of an image's area that any stage crops."""
+    smallest = min(get_method(stage.method).crop_scale[0] for stage in recipe.stages)
+    return max(smallest, backbone.hints.crop_scale_min)
+
+
 def support_set(
-    split: Split, backbone: Backbone, seed: int, loading: Loading | None = None
+    split: Split,
+    backbone: Backbone,
+    seed: int,
+    loading: Loading | None = None,
+    smallest_crop: float = CROP_SCALE[0],
 ) -> SupportSet:
     """A split as a method sees it, its order and augmentation decided by `seed`."""
     # A string seed goes through SHA-512: no correlation with the stream that sampled the shots.
     stream = random.Random(f"augmentation {seed}")
     pinned = dataclasses.replace(loading or Loading(), pin_memory=backbone.device.type == "cuda")
-    return SupportSet(split, backbone.image_spec, stream, pinned)
+    return SupportSet(split, backbone.image_spec, stream, pinned, smallest_crop=smallest_crop)
 
 
 def pick_device(device: str | None = None) -> torch.device:

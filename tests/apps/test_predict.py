@@ -317,7 +317,7 @@ def test_rows_of_another_command_are_not_mixed_in(shotfit, model, images, tmp_pa
         (["--classes", "purple,orange"], "classes"),
         (["--top", 2], "top"),
         (["--int8"], "int8"),
-        (["--draft"], "draft"),
+        (["--reduced"], "reduced"),
         ([images / "1" / "01.png"], "images"),
     ):
         code, _, err = shotfit(*arguments, *change)

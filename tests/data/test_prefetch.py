@@ -3,9 +3,11 @@
 import io
 import itertools
 import random
+import shutil
 import threading
 import time
 import weakref
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -13,17 +15,26 @@ import torch
 from conftest import SPEC, make_backbone
 from PIL import Image
 
+from shotfit.classifier import FewShotClassifier
 from shotfit.data.dataset import Example, Split
 from shotfit.data.images import open_image
 from shotfit.data.prefetch import Loading, ahead, memory_bytes, plain_batches, prepared_batches
 from shotfit.data.sources import load_dataset
 from shotfit.data.support_set import SupportSet
 from shotfit.data.task import make_task
-from shotfit.data.transforms import CROP_SCALE, draft_side, draft_side_of_crops, draw_crop, prepare
+from shotfit.data.transforms import (
+    CROP_SCALE,
+    ImageSpec,
+    draw_crop,
+    enough_for_crops,
+    enough_for_prediction,
+    prepare,
+)
 from shotfit.errors import DataError, UsageError
 from shotfit.experiment import Experiment
 from shotfit.methods import get_method
 from shotfit.methods.published import TrainConfig
+from shotfit.recipe import named_recipe
 from shotfit.training.loop import train
 
 
@@ -75,13 +86,14 @@ def test_the_budget_of_memory_is_kept_and_what_is_kept_is_not_decoded_again(
 ):
     opened = []
     monkeypatch.setattr(
-        "shotfit.data.support_set.open_image",
+        "shotfit.data.decoded.open_image",
         lambda *a, **k: opened.append(a[1]) or open_image(*a, **k),
     )
-    images = support(Loading(memory, workers=4, prefetch=0))
-    images.decode()
+    images = support(Loading(memory, workers=4, prefetch=0, disk=0))
+    with pytest.warns(UserWarning, match=f"{7 - kept} of 7") if kept < 7 else nullcontext():
+        images.decode()
     assert len(opened) == 7
-    assert images.cached_bytes == kept * 200 * 150 * 4 <= memory
+    assert images.images.memory_bytes == kept * 200 * 150 * 4 <= memory
     next(images.batches(7))
     assert len(opened) - 7 == 7 - kept
 
@@ -96,10 +108,11 @@ def test_no_more_images_are_decoded_at_a_time_than_there_are_threads(monkeypatch
         weakref.finalize(image, alive.pop)
         return image
 
-    for opener in ("support_set", "prefetch"):
+    for opener in ("decoded", "prefetch"):
         monkeypatch.setattr(f"shotfit.data.{opener}.open_image", counted)
-    with support(Loading(memory=0, workers=2), photos(24)) as images:
-        images.decode()
+    with support(Loading(memory=0, workers=2, disk=0), photos(24)) as images:
+        with pytest.warns(UserWarning, match="24 of 24"):
+            images.decode()
         next(images.batches(24))
         assert len(list(images.augmented_once())) == 1
     assert len(peak) >= 3 * 24
@@ -227,30 +240,43 @@ def test_test_time_batches_stream_and_set_what_is_broken_aside():
     assert not ours("ahead")
 
 
-def test_draft_decodes_less_of_a_large_photo_and_gives_nearly_its_pixels():
+def test_a_reduced_photo_is_decoded_in_part_and_gives_nearly_the_same_pixels():
     big = photo(1, (1600, 1200))
-    enough = draft_side(SPEC)
+    enough = enough_for_prediction(SPEC)
     small = open_image(big, enough=enough)
     assert open_image(big).size == (1600, 1200)
-    assert small.size == (200, 150)
-    assert min(small.size) >= enough
-    exact, drafted = prepare(open_image(big), SPEC), prepare(small, SPEC)
-    assert np.abs(exact - drafted).mean() < 0.02 * np.abs(exact).mean()
-    # What is small enough, or no JPEG, is left as it is.
-    assert open_image(photo(1, (60, 80)), enough=enough).size == (60, 80)
-    assert open_image(Image.new("RGB", (900, 900)), enough=enough).size == (900, 900)
+    assert small.size == (100, 75)
+    assert enough == 64
+    exact, reduced = prepare(open_image(big), SPEC), prepare(small, SPEC)
+    assert np.abs(exact - reduced).mean() < 0.02 * np.abs(exact).mean()
+    # Not only JPEGs; what is small enough is left as it is.
+    assert open_image(Image.new("RGB", (900, 700)), enough=enough).size == (90, 70)
+    assert open_image(np.zeros((700, 900, 3), np.uint8), enough=enough).size == (90, 70)
+    assert open_image(photo(1, (127, 127)), enough=enough).size == (127, 127)
 
 
-def test_a_drafted_photo_is_enough_for_the_smallest_crop():
-    enough = draft_side_of_crops(SPEC, CROP_SCALE[0])
+def test_a_picture_that_is_given_stays_as_it_is():
+    given = Image.open(io.BytesIO(photo(1, (1600, 1200))))
+    assert open_image(given, enough=100).size == (134, 100)
+    assert given.size == (1600, 1200)
+
+
+@pytest.mark.parametrize(("size", "smallest", "enough"), [(32, 0.5, 46), (224, 0.08, 792)])
+def test_what_the_crops_of_a_model_need(size, smallest, enough):
+    """n / sqrt(s) pixels on the short side, for crops of a share s resized to n pixels."""
+    assert enough_for_crops(ImageSpec(size=size, resize=size), smallest) == enough
+
+
+def test_the_smallest_square_crop_of_a_reduced_photo_has_all_pixels():
+    enough = enough_for_crops(SPEC, CROP_SCALE[0])
     image = open_image(photo(1, (4000, 3000)), enough=enough)
-    assert image.size < (4000, 3000)
+    assert image.size == (167, 125)
     stream = random.Random(0)
     smallest = min(
-        min(box[2] - box[0], box[3] - box[1])
+        (box[2] - box[0]) * (box[3] - box[1])
         for box in (draw_crop(image.size, stream).box for _ in range(3000))
     )
-    assert smallest >= SPEC.size
+    assert smallest >= 0.98 * SPEC.size**2
 
 
 @pytest.mark.parametrize(
@@ -267,21 +293,99 @@ def test_memory_that_is_none(text):
         memory_bytes(text)
 
 
-def test_draft_belongs_to_the_data_and_to_a_runs_identity(tmp_path):
+def folder_of_photos(top, count=1, size=(1600, 1200)):
     for name in ("red", "blue"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "1.jpg").write_bytes(photo(1, (1600, 1200)))
+        (top / name).mkdir()
+        for number in range(count):
+            (top / name / f"{number}.jpg").write_bytes(photo(number, size))
+    return top
+
+
+def test_reduction_belongs_to_the_data_and_to_a_runs_identity(tmp_path):
+    folder_of_photos(tmp_path)
     plain = load_dataset("folder", path=str(tmp_path))
-    drafted = load_dataset("folder", path=str(tmp_path), draft=True)
-    sizes = []
-    for dataset in (plain, drafted):
+    reduced = load_dataset("folder", path=str(tmp_path), reduced=True)
+    sizes, pixels = [], []
+    for dataset in (plain, reduced):
         split = make_task(dataset, "all_to_all", 1, 1).support
         images = support(Loading(prefetch=0), split)
         images.decode()
-        sizes.append(images.cached_bytes)
-        pixels, labels = next(plain_batches(split, SPEC))
-        assert pixels.shape == (2, 3, 32, 32)
-        assert labels.tolist() == [0, 1]
-    assert sizes[1] <= sizes[0] / 16
-    runs = [Experiment("folder", {"path": "x"}), Experiment("folder", {"path": "x", "draft": True})]
+        sizes.append(images.images.memory_bytes)
+        pixels.append(next(plain_batches(split, SPEC))[0])
+    assert sizes == [2 * 1600 * 1200 * 4, 2 * 200 * 150 * 4]
+    assert torch.equal(*pixels), "the test-time transform sees the whole image"
+    runs = [Experiment("folder", {"path": "x", **more}) for more in ({}, {"reduced": True})]
     assert runs[0].id != runs[1].id
+
+
+@pytest.mark.parametrize("full_size", [False, True])
+@pytest.mark.parametrize("memory", [0, 100_000, 1 << 30])
+def test_a_fit_decodes_each_photo_once(tmp_path, monkeypatch, memory, full_size):
+    """Two stages and cached views, whatever fits into memory."""
+    folder_of_photos(tmp_path, count=3, size=(400, 300))
+    opened = []
+    monkeypatch.setattr(
+        "shotfit.data.decoded.open_image",
+        lambda *a, **k: opened.append(a[0]) or open_image(*a, **k),
+    )
+    recipe = named_recipe("2sfs", iters_per_shot=2)
+    classifier = FewShotClassifier(method=recipe)
+    classifier.fit(tmp_path, image_memory=memory, full_size=full_size)
+    assert sorted(opened) == sorted(tmp_path.rglob("*.jpg"))
+
+
+@pytest.mark.parametrize("method", ["tip_adapter", "lp_pp", "2sfs"])
+def test_methods_that_look_at_images_again_decode_none_again(tmp_path, monkeypatch, method):
+    folder_of_photos(tmp_path, count=2, size=(400, 300))
+    opened = []
+    for module in ("decoded", "prefetch"):
+        monkeypatch.setattr(
+            f"shotfit.data.{module}.open_image",
+            lambda *a, **k: opened.append(a[0]) or open_image(*a, **k),
+        )
+    recipe = named_recipe(method, iters_per_shot=3, budget="shared")
+    FewShotClassifier(method=recipe).fit(tmp_path)
+    assert sorted(opened) == sorted(tmp_path.rglob("*.jpg"))
+
+
+def test_what_is_on_the_disk_has_the_same_bits_and_leaves_nothing(monkeypatch, tmp_path):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    room = 2 * 200 * 150 * 3
+    kept, spilled, both = (
+        support(Loading(memory, workers=2, disk=disk, prefetch=0))
+        for memory, disk in ((1 << 30, 0), (0, 1 << 30), (3 * 200 * 150 * 4, room))
+    )
+    spilled.decode()
+    with pytest.warns(UserWarning, match="2 of 7"):
+        both.decode()
+    assert (spilled.images.memory_bytes, spilled.images.disk_bytes) == (0, 7 * 200 * 150 * 3)
+    assert (both.images.memory_bytes, both.images.disk_bytes) == (3 * 200 * 150 * 4, room)
+    for one, other, third in zip(
+        *(itertools.islice(s.batches(4), 5) for s in (kept, spilled, both)), strict=True
+    ):
+        assert equal(one, other)
+        assert equal(one, third)
+    for s in (kept, spilled, both):
+        assert equal(next(s.plain()), next(plain_batches(s.split, SPEC)))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_disk_that_cannot_be_written_is_done_without(monkeypatch):
+    monkeypatch.setattr(
+        "tempfile.TemporaryFile", lambda *a, **k: (_ for _ in ()).throw(OSError("full"))
+    )
+    images = support(Loading(memory=0, prefetch=0))
+    with pytest.warns(UserWarning, match="7 of 7"):
+        images.decode()
+    assert equal(next(images.plain()), next(plain_batches(images.split, SPEC)))
+
+
+def test_at_most_half_of_a_disk_is_taken(monkeypatch):
+    usage = type(shutil.disk_usage("/"))
+    free = 4 * 200 * 150 * 3
+    monkeypatch.setattr("shutil.disk_usage", lambda _: usage(10**9, 0, free))
+    images = support(Loading(memory=0, prefetch=0))
+    with pytest.warns(UserWarning, match="5 of 7"):
+        images.decode()
+    assert images.images.disk_bytes == free // 2

@@ -43,8 +43,8 @@ def experiment_from(choices: dict[str, Any]) -> Experiment:
     if "template" in choices:
         check_template(choices["template"])
         data["template"] = choices["template"]
-    if choices.get("draft"):
-        data["draft"] = True
+    if not choices.get("full_size"):
+        data["reduced"] = True
     values: dict[str, Any] = {"source": source, "data": data}
     for key in ("shots", "seed", "backbone", "revision", "fewshot"):
         if key in choices:
@@ -101,9 +101,10 @@ def fit_and_save(
     """Fits, evaluates where there are test images, and saves; the record, the folder and, where
     it was asked for, the profile."""
     experiment = experiment_from(choices)
-    loading = Loading()
-    if "image_memory" in choices:
-        loading = Loading(memory=memory_bytes(choices["image_memory"]))
+    loading = Loading(
+        memory=memory_bytes(choices.get("image_memory", Loading.memory)),
+        disk=memory_bytes(choices.get("image_disk", Loading.disk)),
+    )
     check_target(out)
     dataset = load_dataset(experiment.source, root=root, **experiment.data)
     stages = [stage.method for stage in experiment.recipe.stages]

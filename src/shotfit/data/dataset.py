@@ -33,13 +33,14 @@ class Split:
     """Labelled images with the names of their classes: `classnames[example.label]`.
 
     The support set of a run and its test sets are splits. `template` turns a class name into a
-    prompt. With `draft`, large JPEGs are decoded at a fraction of their size (`open_image`).
+    prompt. `reduced` images are learned from at the nearest sufficient reduction of their size
+    (`DecodedImages`); the test-time transform always sees all of them.
     """
 
     classnames: tuple[str, ...]
     examples: tuple[Example, ...]
     template: str = TEMPLATE
-    draft: bool = field(default=False, kw_only=True)
+    reduced: bool = field(default=False, kw_only=True)
 
     @property
     def labels(self) -> tuple[int, ...]:
@@ -57,7 +58,7 @@ class Dataset:
     val: tuple[Example, ...] = ()
     test: tuple[Example, ...] = ()
     template: str = TEMPLATE
-    draft: bool = field(default=False, kw_only=True)
+    reduced: bool = field(default=False, kw_only=True)
 
 
 def split_hash(*splits: Split) -> str:
@@ -90,5 +91,5 @@ def select_classes(
             if example.label in position
         ),
         template=source.template,
-        draft=source.draft,
+        reduced=source.reduced,
     )

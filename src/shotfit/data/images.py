@@ -37,8 +37,8 @@ def open_image(
 
     EXIF orientation is applied; where the EXIF is damaged, the image is taken as it lies, as
     viewers do. Transparency is laid over white, as transformers' image processors
-    do. With `enough`, a JPEG may come at 1/2, 1/4 or 1/8 of its size, which is decoded in a
-    fraction of the time, as long as its short side keeps so many pixels.
+    do. With `enough`, an image may come at the nearest integer fraction of its size whose short
+    side has at least so many pixels; a JPEG is then decoded in a fraction of the time.
 
     Raises:
         DataError: naming the file, when it is missing, unreadable, truncated, too large, not a
@@ -46,14 +46,14 @@ def open_image(
         UsageError: for an object that is no image.
     """
     name = name or (str(source) if isinstance(source, str | Path) else "the given image")
-    if isinstance(source, np.ndarray):
-        return _to_rgb(_from_array(source))
     try:
         if isinstance(source, Image.Image):
             image = source
             # Pictures that were opened elsewhere are decoded here.
             if image.format not in (None, *FORMATS):
                 raise UnidentifiedImageError
+        elif isinstance(source, np.ndarray):
+            image = _from_array(source)
         elif isinstance(source, bytes):
             image = _opened(source)
         elif isinstance(source, str | Path):
@@ -68,10 +68,12 @@ def open_image(
         # the filters of all threads.
         if image.width * image.height > MAX_PIXELS:
             raise Image.DecompressionBombError
-        if enough is not None:
+        # A picture that somebody else holds must not change in their hands.
+        if enough is not None and not isinstance(source, Image.Image):
             _draft(image, enough)
         image.load()
-        return _to_rgb(_upright(image))
+        image = _to_rgb(_upright(image))
+        return image if enough is None else _reduced(image, enough)
     except (UsageError, MemoryError):
         raise
     except FileNotFoundError as error:
@@ -102,8 +104,14 @@ def _opened(content: bytes) -> Image.Image:
 def _draft(image: Image.Image, enough: int) -> None:
     shrunk = enough / min(image.size)
     if shrunk < 1:
-        # Of the sizes that the format offers, Pillow takes the smallest that is not below this.
+        # Of the sizes that the format offers (JPEG 1/2, 1/4 and 1/8), Pillow takes the smallest
+        # that is not below this.
         image.draft(None, (math.ceil(image.width * shrunk), math.ceil(image.height * shrunk)))
+
+
+def _reduced(image: Image.Image, enough: int) -> Image.Image:
+    factor = min(image.size) // enough
+    return image.reduce(factor) if factor > 1 else image
 
 
 def _upright(image: Image.Image) -> Image.Image:

@@ -9,7 +9,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
@@ -22,7 +22,7 @@ from shotfit.data.dataset import Example, Split
 from shotfit.data.images import ImageSource, open_image
 from shotfit.data.transforms import (
     ImageSpec,
-    draft_side,
+    enough_for_prediction,
     prepare,
 )
 from shotfit.errors import DataError, UsageError
@@ -42,8 +42,10 @@ class Loading:
     """How images get from files into batches: what that costs, never what comes out."""
 
     memory: int = 2 << 30
-    """Bytes of decoded images that a support set keeps; others are decoded anew each time, one by
-    each thread."""
+    """Bytes of decoded images that a support set keeps in memory."""
+    disk: int = field(default=16 << 30, kw_only=True)
+    """Bytes of those beyond it that it keeps on the disk until it ends, at most half of what is
+    free there; others are decoded anew each time, one by each thread."""
     workers: int | None = None
     """Threads that decode and transform; None takes one for each processor, 16 at most."""
     prefetch: int = 2
@@ -96,7 +98,7 @@ def prepared_batches(
     spec: ImageSpec,
     batch_size: int,
     *,
-    draft: bool = False,
+    reduced: bool = False,
     loading: Loading | None = None,
 ) -> Generator[Prepared, None, None]:
     """The images in order with the test-time transform, in constant memory: `images` is read as
@@ -106,7 +108,7 @@ def prepared_batches(
         UsageError: for an object that is no image.
     """
     loading = loading or Loading()
-    enough = draft_side(spec) if draft else None
+    enough = enough_for_prediction(spec) if reduced else None
     with thread_pool(loading) as pool:
         made = _prepare(iter(images), spec, batch_size, enough, loading, pool)
         for batch in made:
@@ -129,7 +131,7 @@ def plain_batches(
     """
     labels = torch.tensor(split.labels)
     named = ((example.image, name_in_errors(example)) for example in split.examples)
-    batches = prepared_batches(named, spec, batch_size, draft=split.draft, loading=loading)
+    batches = prepared_batches(named, spec, batch_size, loading=loading)
     start = 0
     with contextlib.closing(batches):
         for batch in batches:

@@ -2,38 +2,26 @@
 
 import contextlib
 import random
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from threading import Lock
 
 import numpy as np
 import torch
-from PIL.Image import Image
 from torch import Tensor
 
 from shotfit.data.dataset import Split
-from shotfit.data.images import open_image
-from shotfit.data.prefetch import (
-    Batch,
-    Loading,
-    ahead,
-    is_tiny,
-    name_in_errors,
-    plain_batches,
-    stack,
-    thread_pool,
-)
+from shotfit.data.decoded import DecodedImages
+from shotfit.data.prefetch import Batch, Loading, ahead, is_tiny, stack, thread_pool
 from shotfit.data.transforms import (
     CROP_SCALE,
     Crop,
     ImageSpec,
     augment,
-    draft_side_of_crops,
     draw_crop,
+    enough_for_crops,
+    prepare,
 )
-
-# Pillow keeps RGB in four bytes a pixel.
-PIXEL_BYTES = 4
 
 
 class SupportSet:
@@ -41,7 +29,8 @@ class SupportSet:
 
     The one random stream decides order and augmentation; workers only carry out what was drawn,
     so that a seed gives the same batches on any machine. Its threads start once and end with
-    `close`, or when nobody holds the set any more.
+    `close`, or when nobody holds the set any more. Of a `reduced` split, crops are not smaller than
+    a share `smallest_crop` of an image's area.
     """
 
     def __init__(
@@ -50,16 +39,16 @@ class SupportSet:
         spec: ImageSpec,
         stream: random.Random,
         loading: Loading | None = None,
+        *,
+        smallest_crop: float = CROP_SCALE[0],
     ) -> None:
         self.split = split
         self.spec = spec
         self.stream = stream
         self.loading = loading or Loading()
-        self._enough = draft_side_of_crops(spec, CROP_SCALE[0]) if split.draft else None
-        self._decoded: dict[int, Image] = {}
-        self._sizes: dict[int, tuple[int, int]] = {}
-        self._cached_bytes = 0
-        self._lock = Lock()
+        self.smallest_crop = smallest_crop
+        enough = enough_for_crops(spec, smallest_crop) if split.reduced else None
+        self.images = DecodedImages(self.loading, enough)
         self._pool: ThreadPoolExecutor | None = None
 
     def __len__(self) -> int:
@@ -81,10 +70,11 @@ class SupportSet:
         """Labels in the order of the examples, int64 (N,)."""
         return torch.tensor(self.split.labels)
 
-    @property
-    def cached_bytes(self) -> int:
-        """What the decoded images take that are kept; at most `loading.memory`."""
-        return self._cached_bytes
+    def part(self, split: Split, stream: random.Random) -> "SupportSet":
+        """A support set of some of the examples, which need not be decoded again."""
+        made = SupportSet(split, self.spec, stream, self.loading, smallest_crop=self.smallest_crop)
+        made.images = self.images
+        return made
 
     def decode(self) -> None:
         """Opens every image before a run, not during it, and keeps what fits.
@@ -93,6 +83,14 @@ class SupportSet:
             DataError: naming the first file that cannot be used.
         """
         self._measure(range(len(self)))
+        left = sum(not self.images.is_cached(example) for example in self.split.examples)
+        if left:
+            warnings.warn(
+                f"{left:,} of {len(self):,} images fit neither into the memory nor on the disk "
+                "that decoded images may take; each is decoded anew whenever it is used. Raise "
+                "the budget (--image-memory, --image-disk).",
+                stacklevel=2,
+            )
 
     def close(self) -> None:
         """Ends the threads; asking for batches afterwards starts new ones."""
@@ -120,17 +118,20 @@ class SupportSet:
         self, batch_size: int = 256, crop_scale: tuple[float, float] = CROP_SCALE
     ) -> Iterator[Batch]:
         """One pass in order of the examples, each image augmented once."""
-        chosen = [
-            range(start, min(start + batch_size, len(self)))
-            for start in range(0, len(self), batch_size)
-        ]
         return self._ahead(
-            lambda stream: (self._augmented(indices, stream, crop_scale) for indices in chosen)
+            lambda stream: (
+                self._augmented(indices, stream, crop_scale) for indices in self._parts(batch_size)
+            )
         )
 
     def plain(self, batch_size: int = 256) -> Iterator[Batch]:
         """One pass in order of the examples with the test-time transform."""
-        return plain_batches(self.split, self.spec, batch_size, self.loading)
+        return self._ahead(lambda _: map(self._prepared, self._parts(batch_size)))
+
+    def _parts(self, batch_size: int) -> Iterator[Sequence[int]]:
+        """The examples in order, so many at a time."""
+        for start in range(0, len(self), batch_size):
+            yield range(start, min(start + batch_size, len(self)))
 
     def _ahead(self, make: Callable[[random.Random], Iterator[Batch]]) -> Iterator[Batch]:
         """What `make` makes of the random stream, ahead of its use where that is worth it."""
@@ -167,43 +168,43 @@ class SupportSet:
     def _augmented(
         self, chosen: Sequence[int], stream: random.Random, crop_scale: tuple[float, float]
     ) -> Batch:
+        # Of smaller crops, a reduced image would not have the pixels.
+        assert not self.split.reduced or crop_scale[0] >= self.smallest_crop
         self._measure(chosen)
-        sizes = [self._sizes[index] for index in chosen]
-        crops = [draw_crop(size, stream, crop_scale) for size in sizes]
-        quick = all(map(is_tiny, sizes)) and all(index in self._decoded for index in chosen)
+        crops = [draw_crop(self._size(index), stream, crop_scale) for index in chosen]
+        return self._batch(chosen, crops)
+
+    def _prepared(self, chosen: Sequence[int]) -> Batch:
+        return self._batch(chosen, [None] * len(chosen))
+
+    def _batch(self, chosen: Sequence[int], crops: Sequence[Crop | None]) -> Batch:
+        examples = [self.split.examples[index] for index in chosen]
+        quick = all(
+            self.images.in_memory(example) and is_tiny(self._size(index))
+            for index, example in zip(chosen, examples, strict=True)
+        )
         run = map if quick else self._threads().map
-        pixels = stack(run(self._augment, chosen, crops), self.loading)
-        labels = torch.tensor([self.split.examples[index].label for index in chosen])
+        pixels = stack(run(self._transformed, chosen, crops), self.loading)
+        labels = torch.tensor([example.label for example in examples])
         return pixels, labels.pin_memory() if self.loading.pin_memory else labels
 
     def _measure(self, chosen: Sequence[int]) -> None:
-        """Decodes what has never been; only then is a size known, upright and perhaps drafted."""
-        unknown = [index for index in chosen if index not in self._sizes]
+        """Decodes what has never been; only then is a size known, upright and perhaps reduced."""
+        examples = self.split.examples
+        unknown = [index for index in chosen if self.images.size(examples[index]) is None]
         # Sizes, not images, come back from the threads: what is not kept must not pile up.
         for _ in self._threads().map(self._size, unknown):
             pass
 
     def _size(self, index: int) -> tuple[int, int]:
-        return self._sizes.get(index) or self._decode(index).size
-
-    def _decode(self, index: int) -> Image:
-        kept = self._decoded.get(index)
-        if kept is not None:
-            return kept
         example = self.split.examples[index]
-        image = open_image(example.image, name_in_errors(example), enough=self._enough)
-        size = image.width * image.height * PIXEL_BYTES
-        with self._lock:
-            self._sizes[index] = image.size
-            if index not in self._decoded and self._cached_bytes + size <= self.loading.memory:
-                self._cached_bytes += size
-                self._decoded[index] = image
-        return image
+        return self.images.size(example) or self.images.get(example).size
 
-    def _augment(self, index: int, crop: Crop) -> np.ndarray:
+    def _transformed(self, index: int, crop: Crop | None) -> np.ndarray:
         """All of the work on an image in one task: no more images that are not kept are in memory
         at a time than there are threads, however large the batch."""
-        return augment(self._decode(index), crop, self.spec)
+        image = self.images.get(self.split.examples[index])
+        return prepare(image, self.spec) if crop is None else augment(image, crop, self.spec)
 
     def _threads(self) -> ThreadPoolExecutor:
         if self._pool is None:

@@ -53,16 +53,16 @@ class ImageSpec:
         return out
 
 
-def draft_side(spec: ImageSpec) -> int:
-    """The short side that a drafted image keeps for the test-time transform: twice what it is
-    resized to, so that the resizing filter still has pixels to average."""
+def enough_for_prediction(spec: ImageSpec) -> int:
+    """The short side that suffices for the test-time transform: twice what it is resized to, so
+    that the resizing filter still has pixels to average."""
     return 2 * spec.resize
 
 
-def draft_side_of_crops(spec: ImageSpec, smallest: float) -> int:
-    """The short side that a drafted image keeps for training: its narrowest crop, of a share
-    `smallest` of the area and an aspect ratio of 3/4, is as wide as what goes into the tower."""
-    return math.ceil(spec.size / math.sqrt(smallest * 3 / 4))
+def enough_for_crops(spec: ImageSpec, smallest: float) -> int:
+    """The short side that suffices for training crops of at least a share `smallest` of the area:
+    the smallest square one is as wide as what goes into the tower."""
+    return max(math.ceil(spec.size / math.sqrt(smallest)), spec.resize)
 
 
 def prepare(image: Image.Image, spec: ImageSpec) -> np.ndarray:

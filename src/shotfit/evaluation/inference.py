@@ -30,12 +30,12 @@ def predict_batches(
     images: Iterable[ImageSource],
     *,
     batch_size: int = 64,
-    draft: bool = False,
+    reduced: bool = False,
     loading: Loading | None = None,
 ) -> Generator[PredictedBatch, None, None]:
     """Scores images as they come, in order, and sets those aside that cannot be read.
 
-    With `draft`, large JPEGs are decoded at a fraction of their size.
+    `reduced` images are read at a fraction of their size (`enough_for_prediction`).
     """
     device = method.backbone.device
     loading = replace(loading or Loading(), pin_memory=device.type == "cuda")
@@ -43,7 +43,7 @@ def predict_batches(
         ((image, None) for image in images),
         method.backbone.image_spec,
         batch_size,
-        draft=draft,
+        reduced=reduced,
         loading=loading,
     )
     with contextlib.closing(batches):

@@ -57,12 +57,7 @@ class FirstStage:
 
     def fresh(self, split: Split, seed: int) -> tuple[Method, SupportSet]:
         """The method on a copy of the backbone, set up for a split, with the split as support."""
-        support = SupportSet(
-            split,
-            self.support.spec,
-            random.Random(f"stopping {seed}"),
-            self.support.loading,
-        )
+        support = self.support.part(split, random.Random(f"stopping {seed}"))
         method = get_method(self.method)(
             copy.deepcopy(self.backbone),
             self.config,
@@ -131,7 +126,7 @@ class LeaveClassesOut:
         kept = [label for label in range(len(split.classnames)) if label not in held]
         method, support = stage.fresh(select_classes(split.examples, split, kept), stage.seed)
         outside = select_classes(split.examples, split, held)
-        unseen = SupportSet(outside, support.spec, support.stream, support.loading)
+        unseen = support.part(outside, support.stream)
         pixels = torch.cat([batch for batch, _ in unseen.plain()]).to(method.backbone.device)
         labels = unseen.labels.to(pixels.device)
         total = total_iterations(stage.training, len(stage.support))

@@ -92,10 +92,16 @@ def fit(
         str | None,
         typer.Option(help="Decoded images kept in memory, such as 500MB. [default: 2GiB]"),
     ] = None,
-    draft: Annotated[
+    image_disk: Annotated[
+        str | None,
+        typer.Option(help="Those beyond it, kept in a temporary file. [default: 16GiB]"),
+    ] = None,
+    full_size: Annotated[
         bool | None,
         typer.Option(
-            "--draft", help="Decode large JPEGs at a fraction of their size: faster, not the same."
+            "--full-size",
+            help="Crop images at their full size, as published, and not at the nearest reduction "
+            "that the crops need.",
         ),
     ] = None,
     config: options.ConfigFile = None,
@@ -124,7 +130,8 @@ def fit(
         "template": template,
         "fewshot": fewshot,
         "image_memory": image_memory,
-        "draft": draft,
+        "image_disk": image_disk,
+        "full_size": full_size,
         "data": data,
     }
     choices = options.merge(config, given)

@@ -39,10 +39,10 @@ def predict(
         bool,
         typer.Option("--skip-broken", help="Note images that cannot be read, and go on."),
     ] = False,
-    draft: Annotated[
+    reduced: Annotated[
         bool,
         typer.Option(
-            "--draft", help="Decode large JPEGs at a fraction of their size: faster, not the same."
+            "--reduced", help="Read large images at a fraction of their size: faster, not the same."
         ),
     ] = False,
     int8: options.Int8 = False,
@@ -71,7 +71,7 @@ def predict(
     from shotfit.apps.predict.output_file import PredictionFile, escaped
     from shotfit.data.image_files import check_named_files
 
-    question = stream.Question(model, _names(classes), top, int8, draft)
+    question = stream.Question(model, _names(classes), top, int8, reduced)
     if ray is None and not (cpus_per_replica is None and gpus_per_replica is None):
         raise UsageError("--cpus-per-replica and --gpus-per-replica are about --ray; add it.")
     replica = (1 if cpus_per_replica is None else cpus_per_replica, gpus_per_replica or 0)

@@ -19,7 +19,7 @@ class Question:
     """Names to choose among; None takes the classifier's own."""
     top: int = 1
     int8: bool = False
-    draft: bool = False
+    reduced: bool = False
 
 
 class Predictor:
@@ -50,7 +50,7 @@ class Predictor:
             self.classes,
             images,
             batch_size=self.batch_size,
-            draft=self.question.draft,
+            reduced=self.question.reduced,
             loading=self.loading,
         )
         with contextlib.closing(batches):

@@ -58,7 +58,7 @@ def identity(question: Question, places: Sequence[str]) -> tuple[int, dict[str, 
         "classes": None if question.classes is None else list(question.classes),
         "top": question.top,
         "int8": question.int8,
-        "draft": question.draft,
+        "reduced": question.reduced,
         "images": digest,
     }
 

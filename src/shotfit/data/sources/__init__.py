@@ -18,8 +18,9 @@ def list_sources() -> list[str]:
 def load_dataset(source: str, *, root: str | None = None, **options: Any) -> Dataset:
     """The dataset that a source reads; `root` is where datasets lie, for sources that need one.
 
-    With the option `draft=True`, whatever the source, large JPEGs are decoded at a fraction of
-    their size. It is an option of the data, so that it counts in a run's identity where it is used.
+    With the option `reduced=True`, whatever the source, images are learned from at the nearest
+    sufficient reduction of their size. It is an option of the data, so that it counts in a run's
+    identity where it is used.
 
     Raises:
         UsageError: for an unknown source or option.
@@ -27,7 +28,7 @@ def load_dataset(source: str, *, root: str | None = None, **options: Any) -> Dat
     """
     if source not in list_sources():
         raise unknown_name("dataset source", source, list_sources())
-    draft = options.pop("draft", False)
+    reduced = options.pop("reduced", False)
     load = importlib.import_module(f"{__name__}.{source}").load
     known = inspect.signature(load).parameters
     if "root" in known:
@@ -43,4 +44,4 @@ def load_dataset(source: str, *, root: str | None = None, **options: Any) -> Dat
     if missing:
         raise UsageError(f"The {source} source needs {', '.join(missing)}.")
     dataset = load(**options)
-    return dataclasses.replace(dataset, draft=True) if draft else dataset
+    return dataclasses.replace(dataset, reduced=True) if reduced else dataset

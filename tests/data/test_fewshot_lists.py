@@ -149,10 +149,19 @@ def test_the_clean_form_has_a_header_and_plain_keys(tmp_path: Path) -> None:
     path, _ = make(dataset, tmp_path, shots=(1,), seeds=(7,))
     header, *records = [json.loads(line) for line in path.read_text().splitlines()]
     assert path.name == "shot_1-seed_7_train.jsonl"
-    assert (header["dataset"], header["shots"], header["seed"]) == ("mine", 1, 7)
     body = path.read_text().partition("\n")[2]
-    assert header["sha256"] == hashlib.sha256(body.encode()).hexdigest()
-    assert set(records[0]) == {"path", "label", "classname"}
+    assert header == {
+        "format": "shotfit-fewshot-1",
+        "dataset": "mine",
+        "shots": 1,
+        "seed": 7,
+        "part": "train",
+        "sha256": hashlib.sha256(body.encode()).hexdigest(),
+    }
+    drawn, _ = sample_shots(dataset, 1, 7)
+    assert records == [
+        {"path": e.key, "label": e.label, "classname": dataset.classnames[e.label]} for e in drawn
+    ]
 
 
 def write_published(root: Path, dataset: Dataset, shots: int, seed: int, prefix: str) -> Path:
@@ -264,3 +273,24 @@ def test_a_list_of_another_run_or_with_repeats_is_refused(tmp_path: Path) -> Non
     write_fewshot(dataset, tmp_path, 3, 1, (dataset.train[:1] * 2, ()))
     with pytest.raises(DataError, match="names an image twice"):
         read_fewshot(dataset, tmp_path, 3, 1)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("format", "x"), ("dataset", "other"), ("shots", 2), ("seed", 2), ("part", "val")],
+)
+def test_a_list_whose_header_tells_another_run_is_refused(
+    tmp_path: Path, key: str, value: object
+) -> None:
+    dataset = synthetic("mine", {0: 3, 1: 3}, val=1)
+    path, _ = make(dataset, tmp_path, shots=(1,), seeds=(1,))
+    header, _, body = path.read_text().partition("\n")
+    changed = {**json.loads(header), key: value}
+    path.write_text(json.dumps(changed) + "\n" + body)
+    with pytest.raises(DataError, match=f"is for {key} {value!r}, not"):
+        read_fewshot(dataset, tmp_path, 1, 1)
+    del changed[key]
+    if key != "format":
+        path.write_text(json.dumps(changed) + "\n" + body)
+        with pytest.raises(DataError, match=f"is for {key} None, not"):
+            read_fewshot(dataset, tmp_path, 1, 1)

@@ -237,6 +237,20 @@ def test_m_is_in_the_row_only_where_it_differs():
     assert method_label("2sfs_lora[M=100]") == "2SFS (LoRA) [M=100]"
 
 
+def test_the_suite_says_on_which_images_a_method_selects():
+    runs = suite(["lp_pp", "2sfs_layernorm", "coop"])
+    averages, by_task = suite_report(runs).panels
+    assert {row.method: row.selects_on for row in averages.rows} == {
+        "coop": "nothing",
+        "2sfs_layernorm": "nothing",
+        "lp_pp": "validation shots",
+    }
+    assert not any(row.selects_on for row in by_task.rows)
+    text = render(suite_report(runs), "markdown")
+    assert "| Method | Selects on | Base |" in text
+    assert "| LP++ | validation shots |" in text
+
+
 def test_failed_runs_are_no_numbers():
     import dataclasses
 

@@ -1,11 +1,13 @@
 """docs/papers.md is what the docstrings and the paper say."""
 
+import csv
 import importlib.util
 import sys
 from pathlib import Path
 
 import pytest
 
+from shotfit.averages import harmonic_mean
 from shotfit.methods import published_names
 
 REPOSITORY = Path(__file__).parents[2]
@@ -35,6 +37,24 @@ def test_numbers_stand_beside_the_docstring(tool):
 def test_every_word_for_a_method_is_on_the_page(tool):
     for name in (*published_names(), "linear"):
         assert f"`{name}`" in tool.page(), name
+
+
+def test_numbers_of_other_sources_say_where_they_stand_and_what_was_chosen(tool):
+    text = tool.method_section("gda")
+    assert "- Elsewhere: ViT-B/16, base-to-novel 83.96 / 74.53 / 78.97† (averaged from" in text
+    assert "† chosen: alpha on the whole validation split, of ImageNet on the test images" in text
+    assert "all-to-all 82.97 (the authors' README)." in tool.method_section("clip_svd")
+    assert "Elsewhere" not in tool.method_section("layernorm")
+    assert "Tip-Adapter-F, printed: all-to-all 80.7†" in tool.method_section("tip_adapter")
+
+
+def test_harmonic_means_of_other_sources_are_those_of_their_averages(tool):
+    with tool.AVERAGES.open(encoding="utf-8", newline="") as file:
+        rows = [row["values"].split(" / ") for row in csv.DictReader(file)]
+    triples = [tuple(map(float, values)) for values in rows if len(values) == 3]
+    assert len(triples) == 8
+    for base, novel, mean in triples:
+        assert harmonic_mean(base, novel) == pytest.approx(mean, abs=0.011)
 
 
 def test_a_method_says_its_families(tool):

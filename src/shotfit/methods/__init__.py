@@ -5,10 +5,11 @@ tables and `--help` need no torch.
 """
 
 import ast
+import dataclasses
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -27,7 +28,8 @@ _NOT_LISTED = ("base", "published", "linear")
 class PublishedName:
     """A name on the command line: a method, or a form of it that was published under its own name.
 
-    `label` is how it is written; `options` are what sets the form apart, empty for the method.
+    `label` is how it is written; `options` are what sets the form apart, empty for the method;
+    `selects_on` are the images on which it chooses what training leaves open.
     """
 
     name: str
@@ -35,6 +37,7 @@ class PublishedName:
     summary: str
     method: str
     options: Mapping[str, Any]
+    selects_on: str
 
 
 def list_methods() -> list[str]:
@@ -92,15 +95,29 @@ def _names_in(file: Path) -> tuple[PublishedName, ...]:
     constant `FORMS` has the options of each form by its label."""
     tree = ast.parse(file.read_text(encoding="utf-8"))
     summary = (ast.get_docstring(tree) or file.stem).split("\n")[0]
-    itself = PublishedName(file.stem, summary.partition(":")[0], summary, file.stem, {})
-    forms: dict[str, dict[str, Any]] = {}
-    for node in tree.body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "FORMS":
-            forms = ast.literal_eval(node.value)
+    label = summary.partition(":")[0]
+    members = [part for node in tree.body if isinstance(node, ast.ClassDef) for part in node.body]
+    selects_on = _constant(members, "selects_on", "nothing")
+    itself = PublishedName(file.stem, label, summary, file.stem, {}, selects_on)
+    forms = _constant(tree.body, "FORMS", {})
     return itself, *(
-        PublishedName(_key(label), label, f"{file.stem} {_words(options)}", file.stem, options)
-        for label, options in forms.items()
+        dataclasses.replace(
+            itself,
+            name=_key(form),
+            label=form,
+            summary=f"{file.stem} {_words(options)}",
+            options=options,
+        )
+        for form, options in forms.items()
     )
+
+
+def _constant(body: Sequence[ast.stmt], name: str, default: Any) -> Any:
+    """What statements assign to `name`."""
+    for node in body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
+            return ast.literal_eval(node.value)
+    return default
 
 
 def _key(label: str) -> str:

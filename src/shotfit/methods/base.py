@@ -223,14 +223,14 @@ class Method(nn.Module):
         self, names: Sequence[str], learned: Tensor, embed: Callable[[Sequence[str]], Tensor]
     ) -> Tensor:
         """A row (...) for each name, in the order asked: that of `learned` (classes, ...) for a
-        trained name, and what `embed` makes of the other names."""
+        trained name, and what `embed` makes of the other names, each given once."""
         rows = self.trained_rows(names)
         if rows == tuple(range(len(learned))):
             return learned
-        novel = [name for name, row in zip(names, rows, strict=True) if row < 0]
+        novel = list(dict.fromkeys(n for n, row in zip(names, rows, strict=True) if row < 0))
         both = torch.cat([learned, embed(novel).to(learned.dtype)]) if novel else learned
-        following = iter(range(len(learned), len(both)))
-        chosen = [row if row >= 0 else next(following) for row in rows]
+        place = {name: number for number, name in enumerate(novel, start=len(learned))}
+        chosen = [row if row >= 0 else place[n] for n, row in zip(names, rows, strict=True)]
         return both[torch.tensor(chosen, device=both.device)]
 
     @torch.no_grad()

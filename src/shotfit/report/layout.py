@@ -39,11 +39,17 @@ def lay_out(panel: Panel) -> Layout:
     titles = [dataset_label(column.title) for column in panel.columns]
     lines = _marked(panel)
     if not panel.has_printed:
+        chosen = any(row.selects_on for row in panel.rows)
         body = tuple(
-            (Text(method_label(row.method), "name"), *(ours for ours, _, _ in line))
+            (
+                Text(method_label(row.method), "name"),
+                *((Text(row.selects_on, "part"),) if chosen else ()),
+                *(ours for ours, _, _ in line),
+            )
             for row, line in zip(panel.rows, lines, strict=True)
         )
-        return Layout((), ("Method", *titles), body, (True,) * len(body))
+        header = ("Method", *(("Selects on",) if chosen else ()), *titles)
+        return Layout((), header, body, (True,) * len(body))
     if len(panel.columns) <= WIDE:
         body = tuple(
             (Text(method_label(row.method), "name"), *(text for cell in line for text in cell))

@@ -122,7 +122,7 @@ def _published_name(stage: Mapping[str, Any]) -> PublishedName:
     method, options = stage["method"].replace("-", "_"), stage.get("options", {})
     if method in list_methods():
         return published_name(method, options)
-    return PublishedName(method, method, method, method, {})
+    return PublishedName(method, method, method, method, {}, "nothing")
 
 
 def require_one_protocol(runs: Sequence[Run]) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from shotfit.averages import Estimate, mean
+from shotfit.methods import published_names
 from shotfit.paper import unique
 from shotfit.records import Record
 from shotfit.report.protocol import Run, require_same_images, row_name, runs_of
@@ -17,6 +18,8 @@ BASE_TO_NOVEL_NOTES = (
     "Base alone: a method that is bound to its trained classes cannot score novel ones.",
 )
 
+SELECTION_NOTE = "Selects on: the images on which a method chooses what training leaves open."
+
 
 def suite_report(records: Sequence[Record]) -> Report:
     """The embedded suite's tables.
@@ -30,7 +33,7 @@ def suite_report(records: Sequence[Record]) -> Report:
     """
     runs = suite_runs(records)
     panels: list[Panel] = []
-    notes = [SPREAD]
+    notes = [SPREAD, SELECTION_NOTE]
     for group in protocol_groups(runs):
         tasks = unique(sorted(run.dataset for run in group))
         heading = describe_protocol(group)
@@ -109,7 +112,7 @@ def _averages(runs: Sequence[Run], tasks: tuple[str, ...], heading: str) -> Pane
     rows = []
     for name, mine in rows_of(runs).items():
         cells = [Cell(seed_means(mine, key, tasks)) for key, _ in AVERAGES]
-        rows.append(Row(name, (*cells, *_costs(mine, columns[-1].key))))
+        rows.append(Row(name, (*cells, *_costs(mine, columns[-1].key)), _selects_on(mine)))
     title = f"Average of {len(tasks)} tasks" if len(tasks) != 1 else "".join(tasks)
     return Panel(f"{title} · {heading}", columns, tuple(rows))
 
@@ -128,8 +131,13 @@ def _by_task(runs: Sequence[Run], tasks: tuple[str, ...], heading: str) -> Panel
             cells.append(Cell(seed_means(here, metric, scope) if here else None))
         if not base_to_novel:
             cells += _costs(mine, columns[-1].key)
-        rows.append(Row(name, tuple(cells)))
+        rows.append(Row(name, tuple(cells), "" if base_to_novel else _selects_on(mine)))
     return Panel(f"{what} by task · {heading}", columns, tuple(rows), digits=1)
+
+
+def _selects_on(runs: Sequence[Run]) -> str:
+    entry = published_names().get(runs[0].method.removeprefix("2sfs_"))
+    return entry.selects_on if entry else "nothing"
 
 
 def _cost_columns(runs: Sequence[Run]) -> tuple[Column, Column]:

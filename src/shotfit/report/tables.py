@@ -45,10 +45,14 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row:
-    """A method's cells, one per column."""
+    """A method's cells, one per column.
+
+    `selects_on` says on which images the method chooses, "" where the table has no such column.
+    """
 
     method: str
     cells: tuple[Cell, ...]
+    selects_on: str = ""
 
 
 @dataclass(frozen=True)

@@ -56,8 +56,14 @@ class ImageTower(Tower):
         `context` (n, width) or (batch, n, width) is appended after the patch tokens before the
         first norm; `deep` takes its place before later blocks (MaPLe, section 3.3).
         """
+        return self.projection(self.pooled(pixels, context, deep))
+
+    def pooled(
+        self, pixels: Tensor, context: Tensor | None = None, deep: DeepPrompts | None = None
+    ) -> Tensor:
+        """What the projection makes an embedding of, (batch, width); arguments as `forward`."""
         tokens = self._states(pixels, context, deep, DenseLayout())
-        return self.projection(self.norm_post(tokens[:, 0]))
+        return self.norm_post(tokens[:, 0])
 
     def with_prompts(self, pixels: Tensor, deep: DeepPrompts) -> tuple[Tensor, Tensor]:
         """`forward` with inserted prompts, and their last states, normed, (batch, n, width)."""

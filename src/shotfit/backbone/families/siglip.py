@@ -112,11 +112,19 @@ class ImageTower(Tower):
         self.position_embedding = model.embeddings.position_embedding.weight
         self.norm_post = model.post_layernorm
         self.pooling = AttentionPooling(model.head, config.num_attention_heads)
+        # The pooled token is the embedding; a method may put a projection here.
+        self.projection = nn.Identity()
 
     def forward(
         self, pixels: Tensor, context: Tensor | None = None, deep: DeepPrompts | None = None
     ) -> Tensor:
-        """Image embeddings, not normalised, (batch, dim).
+        """Image embeddings, not normalised, (batch, dim); arguments as `pooled`."""
+        return self.projection(self.pooled(pixels, context, deep))
+
+    def pooled(
+        self, pixels: Tensor, context: Tensor | None = None, deep: DeepPrompts | None = None
+    ) -> Tensor:
+        """What the projection makes an embedding of, (batch, width).
 
         `context` (n, width) or (batch, n, width) is appended after the patch tokens before block
         0; `deep` takes its place before later blocks. The pooling reads the patches only: with
@@ -130,7 +138,7 @@ class ImageTower(Tower):
         """`forward` with inserted prompts, and their last states, normed, (batch, n, width)."""
         count = deep.tokens[0].shape[-2]
         tokens = self.norm_post(self._states(pixels, None, deep, count))
-        return self.pooling(tokens[:, :-count]), tokens[:, -count:]
+        return self.projection(self.pooling(tokens[:, :-count])), tokens[:, -count:]
 
     def _states(
         self, pixels: Tensor, context: Tensor | None, deep: DeepPrompts | None, prompts: int

@@ -11,8 +11,9 @@ from conftest import make_backbone, make_support
 from shotfit.adaptation import adapt
 from shotfit.apps import cli
 from shotfit.apps import fit as fitting
-from shotfit.apps.fit import experiment_from
+from shotfit.apps.fit_options import FitOptions
 from shotfit.backbone import model as backbone_module
+from shotfit.config import from_dict
 from shotfit.errors import UsageError
 from shotfit.methods.layernorm import LayerNorm
 from shotfit.methods.published import TaskFacts, TrainConfig
@@ -27,7 +28,7 @@ FACTS = TaskFacts("shapes", "base_to_novel", shots=4, classes=3, images=12)
 
 def configs(**choices):
     """The training of every stage, as the command's options ask for it."""
-    recipe = experiment_from({"data": "animals", **choices}).recipe
+    recipe = FitOptions(data="animals", **choices).experiment().recipe
     return [training for _, _, trainings in plan(recipe, FACTS) for training in trainings]
 
 
@@ -47,14 +48,15 @@ def test_flags_reach_the_training_of_every_stage():
         assert training.compile
     assert [t.micro_batch for t in configs(micro_batch="auto")] == ["auto", "auto"]
     # The long way of saying the same gives the same run.
-    long = experiment_from({"data": "animals", "option": ["training.precision=bf16"]})
-    assert experiment_from({"data": "animals", "precision": "bf16"}).id == long.id
-    assert experiment_from({"data": "animals"}).id != long.id
+    long = FitOptions(data="animals", option=["training.precision=bf16"]).experiment()
+    assert FitOptions(data="animals", precision="bf16").experiment().id == long.id
+    assert FitOptions(data="animals").experiment().id != long.id
 
 
 def test_options_of_both_stages_are_kept_apart():
-    choices = {"data": "animals", "option": ["norms=all", "linear.views=4"], "precision": "fp16"}
-    first, second = experiment_from(choices).recipe.stages
+    options = ["norms=all", "linear.views=4"]
+    chosen = FitOptions(data="animals", option=options, precision="fp16")
+    first, second = chosen.experiment().recipe.stages
     assert first == Stage("layernorm", {"norms": "all"}, {"precision": "fp16"})
     assert second == Stage("linear", {"views": 4}, {"precision": "fp16"})
 
@@ -206,5 +208,5 @@ def test_fit_carries_out_what_its_flags_say(tmp_path, monkeypatch, capsys):
     assert json.loads(trace.read_text())["traceEvents"]
     # The folder's config repeats the run.
     resolved = yaml.safe_load((tmp_path / "model" / "config.yaml").read_text())
-    assert experiment_from(resolved).id == printed["record"]["id"]
+    assert from_dict(FitOptions, resolved).experiment().id == printed["record"]["id"]
     assert resolved["deterministic"] is True

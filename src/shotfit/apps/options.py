@@ -1,11 +1,17 @@
 """Options that several commands share, and the rule of config files: flags win over the file."""
 
+import dataclasses
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from shotfit.errors import UsageError, unknown_name
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Options = TypeVar("Options", bound="DataclassInstance")
 
 ConfigFile = Annotated[
     Path | None, typer.Option("--config", help="YAML file with options; flags win over it.")
@@ -35,21 +41,24 @@ MethodOptions = Annotated[
 ]
 
 
-def merge(config: Path | None, given: dict[str, Any]) -> dict[str, Any]:
-    """The flags that were given, on top of the file's options (kebab-case or snake_case).
+def merged(config: Path | None, given: Options) -> Options:
+    """The options that were given as flags, on top of the file's (kebab-case or snake_case).
 
     Raises:
-        UsageError: for a file that cannot be read or an option that the command does not have.
+        UsageError: for a file that cannot be read, an option that the command does not have, or a
+            value of a wrong type.
     """
-    from shotfit.config import read_yaml
+    from shotfit.config import from_dict, read_yaml
 
+    flags = {field.name: getattr(given, field.name) for field in dataclasses.fields(given)}
     values: dict[str, Any] = {}
     for key, value in (read_yaml(config) if config else {}).items():
         name = str(key).replace("-", "_")
-        if name not in given:
-            raise unknown_name(f"option in {config}", str(key), given)
+        if name not in flags:
+            raise unknown_name(f"option in {config}", str(key), flags)
         values[name] = value
-    return {**values, **{key: value for key, value in given.items() if value not in (None, [])}}
+    values |= {name: value for name, value in flags.items() if value not in (None, [])}
+    return from_dict(type(given), values)
 
 
 def parse_pairs(pairs: Any) -> dict[str, Any]:

@@ -111,37 +111,47 @@ def fit(
     as_json: options.Json = False,
 ) -> None:
     """Tune a classifier on a few images per class and save it."""
-    given = {
-        "method": method,
-        "shots": shots,
-        "seed": seed,
-        "backbone": backbone,
-        "revision": revision,
-        "setting": setting,
-        "iters_per_shot": iters_per_shot,
-        "first_fraction": first_fraction,
-        "budget": budget,
-        "option": option,
-        "precision": precision,
-        "micro_batch": micro_batch,
-        "checkpointing": checkpointing,
-        "compile": compile,
-        "deterministic": deterministic,
-        "template": template,
-        "fewshot": fewshot,
-        "image_memory": image_memory,
-        "image_disk": image_disk,
-        "full_size": full_size,
-        "data": data,
-    }
-    choices = options.merge(config, given)
+    from shotfit.apps.fit_options import FitOptions
+
+    given = FitOptions(
+        method=method,
+        shots=shots,
+        seed=seed,
+        backbone=backbone,
+        revision=revision,
+        setting=setting,
+        iters_per_shot=iters_per_shot,
+        first_fraction=first_fraction,
+        budget=budget,
+        option=option,
+        precision=precision,
+        micro_batch=micro_batch,
+        checkpointing=checkpointing,
+        compile=compile,
+        deterministic=deterministic,
+        template=template,
+        fewshot=fewshot,
+        image_memory=image_memory,
+        image_disk=image_disk,
+        full_size=full_size,
+        data=data,
+    )
+    chosen = options.merged(config, given)
     if trace is not None and not trace.parent.is_dir():
         raise UsageError(f"There is no folder {trace.parent} for the trace.")
     from shotfit.apps.fit import fit_and_save
 
     record, folder, recorded = fit_and_save(
-        choices, out, device=device, root=root, quiet=quiet, profile=profile or trace is not None
+        chosen.experiment(),
+        out,
+        loading=chosen.loading(),
+        deterministic=bool(chosen.deterministic),
+        device=device,
+        root=root,
+        quiet=quiet,
+        profile=profile or trace is not None,
     )
+    chosen.save(folder / "config.yaml")
     if as_json:
         parts = {} if recorded is None else {"profile": recorded.plain()}
         print(json.dumps({"folder": str(folder), "record": record, **parts}, indent=2))

@@ -148,6 +148,14 @@ def shapes_dataset(classes: int = 6, train: int = 6, test: int = 5) -> Dataset:
     )
 
 
+@pytest.fixture(scope="session", autouse=True)
+def own_key(tmp_path_factory):
+    """What is signed is signed with a key of this run's, not of the person who runs it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
+        yield
+
+
 @pytest.fixture
 def backbone() -> Backbone:
     return make_backbone()

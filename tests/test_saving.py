@@ -8,10 +8,11 @@ import torch
 from conftest import make_backbone, shapes_dataset
 
 from shotfit import saving
+from shotfit.backbone.fingerprint import position_fingerprint
 from shotfit.classifier import FewShotClassifier
 from shotfit.data.dataset import Dataset
 from shotfit.errors import DataError
-from shotfit.saving import CARD, CONFIG, fingerprint
+from shotfit.saving import CARD, CONFIG
 
 
 @pytest.fixture(scope="module")
@@ -32,11 +33,15 @@ def settings_of(folder):
 @pytest.mark.parametrize("tower", ["vision", "text"])
 def test_the_fingerprint_is_of_both_towers(tower):
     one, same, other = make_backbone(), make_backbone(), make_backbone()
-    assert fingerprint(one) == fingerprint(same) != fingerprint(make_backbone(seed=1))
+    assert (
+        position_fingerprint(one)
+        == position_fingerprint(same)
+        != position_fingerprint(make_backbone(seed=1))
+    )
     with torch.no_grad():
         getattr(other, tower).position_embedding[0, 0] += 1e-3
-    assert fingerprint(other) != fingerprint(one)
-    assert len(fingerprint(one)) == 12
+    assert position_fingerprint(other) != position_fingerprint(one)
+    assert len(position_fingerprint(one)) == 12
 
 
 @pytest.mark.parametrize("tower", ["vision_model", "text_model"])

@@ -321,17 +321,20 @@ class FewShotClassifier:
         device: str | None = None,
         revision: str | None = None,
         int8: bool = False,
+        backbone: str | None = None,
     ) -> "FewShotClassifier":
         """A classifier from a saved folder or a hub repository; needs no training data.
 
-        `int8` is `quantize`, and means the CPU where no device is named.
+        `int8` is `quantize`, and means the CPU where no device is named. `backbone` is the
+        pretrained model, where the folder that someone else saved refers to one outside of it.
 
         Raises:
+            OutsideModelError: when such a model is not given; a DataError as well.
             DataError: for a missing, altered or foreign file.
             UsageError: for `int8` on another device than the CPU.
         """
         device = device or ("cpu" if int8 else None)
-        fitted = saving.load(str(name), device=device, revision=revision)
+        fitted = saving.load(str(name), device=device, revision=revision, backbone_name=backbone)
         experiment = fitted.experiment
         classifier = cls(
             experiment.backbone, experiment.recipe, seed=experiment.seed, device=device

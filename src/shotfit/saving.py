@@ -15,19 +15,36 @@ from safetensors import SafetensorError
 
 from shotfit import __version__
 from shotfit.backbone import EMBEDDED, Backbone
+from shotfit.backbone.fingerprint import check_finite, fingerprint, position_fingerprint
+from shotfit.backbone.reference import Reference
 from shotfit.config import from_dict, to_dict
-from shotfit.errors import DataError
+from shotfit.data.template import is_template
+from shotfit.errors import DataError, UsageError
 from shotfit.experiment import Experiment, pick_device
 from shotfit.methods import get_method
 from shotfit.methods.base import Method
 from shotfit.methods.linear import LinearClassifier
 from shotfit.system.files import folder_written_whole
+from shotfit.system.paths import file_inside
 
 FORMAT = 1
 CONFIG, WEIGHTS, CARD = "shotfit.json", "model.safetensors", "README.md"
 # The embeddings of the classes: what the rest of the folder gives anyway, and only saves the text
 # tower. They count while their hash is the one in the config, which names all they depend on.
 CLASSES = "classes.safetensors"
+_KINDS: dict[str, Any] = {
+    "backbone_fingerprint": str,
+    "backbone_folder": str | None,
+    "stages": list,
+    "experiment": dict,
+    "trained_names": list,
+    "added_names": list,
+    "kept": list,
+    "template": str,
+    "metrics": dict,
+    "files": dict,
+    "classes": str | None,
+}
 
 
 @dataclass(frozen=True)
@@ -58,7 +75,7 @@ def save(fitted: Fitted, folder: Path) -> Path:
     check_target(folder)
     try:
         with folder_written_whole(folder) as made:
-            _write(fitted, made, _model_folder(fitted.method.backbone, folder))
+            _write(fitted, made, _reference(fitted, folder), own=True)
     except OSError as error:
         raise DataError(f"Cannot write {folder}: {error}") from error
     return folder
@@ -74,24 +91,23 @@ def check_target(folder: Path) -> None:
         raise DataError(f"{folder} exists and is not a saved classifier; it is left as it is.")
 
 
-def load(name: str, *, device: str | None, revision: str | None) -> Fitted:
+def load(
+    name: str, *, device: str | None, revision: str | None, backbone_name: str | None = None
+) -> Fitted:
     """Reads a saved folder; see `FewShotClassifier.from_pretrained`."""
     folder = find(name, revision)
     settings = read_settings(folder)
-    state = _read_weights(folder)
-    experiment = from_dict(Experiment, settings["experiment"])
-    model, beside = experiment.backbone, settings.get("backbone_folder")
-    if beside is not None and (folder / beside).is_dir():
-        model = str(folder / beside)
+    state = _read_tensors(folder, WEIGHTS)
+    experiment = _experiment(folder, settings)
+    model = _resolve(folder, settings, backbone_name)
     try:
-        backbone = Backbone.from_pretrained(model, experiment.revision)
+        backbone = Backbone.from_pretrained(
+            model, experiment.revision if model == experiment.backbone else None
+        )
     except DataError as error:
         raise DataError(f"{folder} was fitted with a model that is needed: {error}") from error
-    if fingerprint(backbone) != settings["backbone_fingerprint"]:
-        raise DataError(
-            f"The model {model!r} found here is not the one that {folder} was fitted "
-            "with: its weights differ."
-        )
+    if position_fingerprint(backbone) != settings["backbone_fingerprint"]:
+        raise _other_model(model, folder)
     backbone = backbone.to(pick_device(device))
     method: Method | None = None
     for stage in settings["stages"]:
@@ -106,6 +122,9 @@ def load(name: str, *, device: str | None, revision: str | None) -> Fitted:
         method.restore(state, settings["trained_names"])
     except (KeyError, ValueError) as error:
         raise DataError(f"The tensors in {folder} do not fit its config: {error}") from error
+    # Classifiers that were saved before it was known have the position embeddings' alone.
+    if settings.get("frozen_fingerprint") not in (None, fingerprint(_untrained(method))):
+        raise _other_model(model, folder)
     return Fitted(
         experiment=experiment,
         method=method.to(backbone.device),
@@ -114,6 +133,43 @@ def load(name: str, *, device: str | None, revision: str | None) -> Fitted:
         metrics=settings["metrics"],
         embeds=_read_classes(folder, settings.get("classes")),
     )
+
+
+def pretrained_model(name: str, revision: str | None = None) -> str:
+    """The pretrained model that a saved classifier refers to: a folder, or a name.
+
+    Raises:
+        OutsideModelError: when it is only for the user to say that this one is to be used.
+        DataError: for a folder that is no saved classifier.
+    """
+    folder = find(name, revision)
+    return _resolve(folder, read_settings(folder), None)
+
+
+def _experiment(folder: Path, settings: dict[str, Any]) -> Experiment:
+    try:
+        return from_dict(Experiment, settings["experiment"])
+    except UsageError as error:
+        raise DataError(f"{folder / CONFIG} has options that cannot be: {error}") from error
+
+
+def _resolve(folder: Path, settings: dict[str, Any], given: str | None) -> str:
+    experiment = _experiment(folder, settings)
+    reference = Reference(experiment.backbone, experiment.revision, settings["backbone_folder"])
+    return reference.resolve(folder, settings.get("signature"), given)
+
+
+def _other_model(model: str, folder: Path) -> DataError:
+    return DataError(
+        f"The model {model!r} found here is not the one that {folder} was fitted "
+        "with: its weights differ."
+    )
+
+
+def _untrained(method: Method) -> dict[str, torch.Tensor]:
+    """What a method took from its pretrained model as it was."""
+    learned = set(method.learned_names())
+    return {name: value for name, value in method.state_dict().items() if name not in learned}
 
 
 def find(name: str, revision: str | None = None) -> Path:
@@ -134,23 +190,47 @@ def read_settings(folder: Path) -> dict[str, Any]:
     """
     path = folder / CONFIG
     try:
-        settings = json.loads(path.read_text(encoding="utf-8"))
+        settings = json.loads(file_inside(folder, CONFIG).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise DataError(f"{folder} is not a saved classifier: it has no {CONFIG}.") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{path} cannot be read: {error}") from error
     if not isinstance(settings, dict) or settings.get("format") != FORMAT:
         found = settings.get("format") if isinstance(settings, dict) else None
         raise DataError(f"{path} has format {found!r}; this version reads format {FORMAT}.")
     if settings.get("checksum") != _checksum(settings):
         raise DataError(f"{path} has been altered since it was saved.")
+    _check_settings(settings, path)
     for name, expected in settings["files"].items():
-        file = folder / name
-        if not file.is_file():
-            raise DataError(f"{file} is missing.")
-        if _sha256(file) != expected:
-            raise DataError(f"{file} has been altered since it was saved.")
+        try:
+            found = _sha256(file_inside(folder, name))
+        except FileNotFoundError:
+            raise DataError(f"{folder / name} is missing.") from None
+        if found != expected:
+            raise DataError(f"{folder / name} has been altered since it was saved.")
     return settings
+
+
+def _check_settings(settings: dict[str, Any], path: Path) -> None:
+    """Refuses a config that nobody saved: its checksum is no secret."""
+    for key, kind in _KINDS.items():
+        if not isinstance(settings.get(key), kind):
+            raise DataError(f"{path} has no {key} that a saved classifier could have.")
+    names = [*settings["trained_names"], *settings["added_names"]]
+    places = settings["kept"]
+    if not all(isinstance(name, str) for name in names) or not all(
+        type(place) is int and 0 <= place < len(names) for place in places
+    ):
+        raise DataError(f"{path} has classes that have no names.")
+    if not is_template(settings["template"]):
+        raise DataError(f"{path} has the template {settings['template']!r}, which is none.")
+    if set(settings["files"]) != {WEIGHTS}:
+        raise DataError(f"{path} lists other files than {WEIGHTS}.")
+    if not settings["stages"] or not all(
+        isinstance(stage, dict) and {"method", "config"} <= stage.keys()
+        for stage in settings["stages"]
+    ):
+        raise DataError(f"{path} has stages without a method or its config.")
 
 
 def push(fitted: Fitted, repository: str, *, private: bool) -> str:
@@ -159,39 +239,29 @@ def push(fitted: Fitted, repository: str, *, private: bool) -> str:
 
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        _write(fitted, folder, None)
+        _write(fitted, folder, Reference(fitted.experiment.backbone), own=False)
         api = huggingface_hub.HfApi()
         url = api.create_repo(repository, private=private, exist_ok=True)
         api.upload_folder(repo_id=repository, folder_path=folder)
     return str(url)
 
 
-def fingerprint(backbone: Backbone) -> str:
-    """Twelve hex digits that tell one pretrained model from another.
-
-    The position embeddings are enough: small, in every family, and no method trains them.
-    """
-    digest = hashlib.sha256()
-    for tower in (backbone.vision, backbone.text):
-        values = tower.position_embedding.detach().cpu().to(torch.float32).contiguous()
-        digest.update(values.numpy().tobytes())
-    return digest.hexdigest()[:12]
-
-
-def _model_folder(backbone: Backbone, folder: Path) -> str | None:
-    """Where the model lies as seen from `folder`, so that both can be used from anywhere and moved
-    together; None when it is embedded or comes from the hub."""
-    model = Path(backbone.name).expanduser()
-    if backbone.name in EMBEDDED or not model.is_dir():
-        return None
-    with contextlib.suppress(ValueError):  # on another drive
-        return Path(os.path.relpath(model.resolve(), folder.resolve())).as_posix()
-    return None
+def _reference(fitted: Fitted, folder: Path) -> Reference:
+    """The model, and where it lies as seen from `folder`, so that both can be used from anywhere
+    and moved together; that is None when it is embedded or comes from the hub."""
+    experiment, name = fitted.experiment, fitted.method.backbone.name
+    model, beside = Path(name).expanduser(), None
+    if name not in EMBEDDED and model.is_dir():
+        with contextlib.suppress(ValueError):  # on another drive
+            beside = Path(os.path.relpath(model.resolve(), folder.resolve())).as_posix()
+    return Reference(experiment.backbone, experiment.revision, beside)
 
 
-def _write(fitted: Fitted, folder: Path, model_folder: str | None) -> None:
+def _write(fitted: Fitted, folder: Path, reference: Reference, *, own: bool) -> None:
     method = fitted.method
-    safetensors.torch.save_file(method.learned_state(), folder / WEIGHTS)
+    learned = method.learned_state()
+    check_finite(learned)
+    safetensors.torch.save_file(learned, folder / WEIGHTS)
     files = {WEIGHTS: _sha256(folder / WEIGHTS)}
     classes = None
     if fitted.embeds is not None:
@@ -201,8 +271,10 @@ def _write(fitted: Fitted, folder: Path, model_folder: str | None) -> None:
     settings = {
         "format": FORMAT,
         "shotfit": __version__,
-        "backbone_fingerprint": fingerprint(method.backbone),
-        "backbone_folder": model_folder,
+        "backbone_fingerprint": position_fingerprint(method.backbone),
+        "frozen_fingerprint": fingerprint(_untrained(method)),
+        "backbone_folder": reference.beside,
+        "signature": reference.signed() if own else None,
         "stages": [
             {"method": type(stage).__module__.rsplit(".", 1)[1], "config": to_dict(stage.config)}
             for stage in _stages(method)
@@ -277,19 +349,23 @@ def _checksum(settings: dict[str, Any]) -> str:
 
 def _read_classes(folder: Path, expected: str | None) -> dict[str, torch.Tensor] | None:
     """The saved embeddings; None when there are none, or others than the config knows."""
-    path = folder / CLASSES
-    if expected is None or not path.is_file() or _sha256(path) != expected:
+    try:
+        if expected is None or _sha256(file_inside(folder, CLASSES)) != expected:
+            return None
+    except FileNotFoundError:
         return None
-    tensors = safetensors.torch.load_file(path)
+    tensors = _read_tensors(folder, CLASSES)
     # Folders saved before this name was chosen say "views".
     return {"per_prompt" if name == "views" else name: x for name, x in tensors.items()}
 
 
-def _read_weights(folder: Path) -> dict[str, torch.Tensor]:
+def _read_tensors(folder: Path, name: str) -> dict[str, torch.Tensor]:
     try:
-        return safetensors.torch.load_file(folder / WEIGHTS)
+        tensors = safetensors.torch.load_file(file_inside(folder, name))
     except (OSError, SafetensorError) as error:
-        raise DataError(f"{folder / WEIGHTS} cannot be read: {error}") from error
+        raise DataError(f"{folder / name} cannot be read: {error}") from error
+    check_finite(tensors)
+    return tensors
 
 
 def _download(name: str, revision: str | None) -> Path:

@@ -4,7 +4,8 @@ import json
 
 from huggingface_hub import constants
 
-from shotfit.apps.commands.list_backbones import KNOWN, list_backbones
+from shotfit.apps.commands.list_backbones import list_backbones
+from shotfit.backbone.catalogue import KNOWN
 
 
 def test_lists_known_and_cached_models(tmp_path, monkeypatch, capsys):

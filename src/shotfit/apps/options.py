@@ -35,6 +35,15 @@ Int8 = Annotated[
     bool,
     typer.Option("--int8", help="Round the image tower to 8 bits: faster on a CPU, not the same."),
 ]
+SavedBackbone = Annotated[
+    str | None,
+    typer.Option(
+        "--backbone",
+        metavar="MODEL",
+        help="The pretrained model, for a classifier of someone else's that refers to one outside "
+        "of its folder.",
+    ),
+]
 MethodOptions = Annotated[
     list[str] | None,
     typer.Option("--option", "-o", metavar="NAME=VALUE", help="Option of the method, repeatable."),

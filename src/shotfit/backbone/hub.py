@@ -18,6 +18,8 @@ from shotfit.errors import DataError, UsageError
 
 EMBEDDED = {"iconclip": Path(__file__).parent.parent / "assets" / "iconclip"}
 """Models inside the package, by name."""
+PATTERNS = ["*.json", "*.txt", "*.model", "*.safetensors"]
+"""What is downloaded of a repository; pickled weights and code are not."""
 
 
 @dataclass(frozen=True)
@@ -39,23 +41,11 @@ def find_checkpoint(name: str, revision: str | None) -> Path:
         if not (folder / "config.json").is_file():
             raise DataError(f"The folder {folder} holds no config.json, so no model.")
         return folder
+    cached = cached_checkpoint(name, revision)
+    if cached is not None:
+        return cached
     import huggingface_hub
-    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 
-    patterns = ["*.json", "*.txt", "*.model", "*.safetensors"]
-    try:
-        return Path(
-            huggingface_hub.snapshot_download(
-                name, revision=revision, allow_patterns=patterns, local_files_only=True
-            )
-        )
-    except HFValidationError:
-        raise DataError(
-            f"There is no model {name!r}: no such folder, and no valid hub id. "
-            f"Embedded models: {', '.join(EMBEDDED)}."
-        ) from None
-    except LocalEntryNotFoundError:
-        pass
     if os.environ.get("HF_HUB_OFFLINE") == "1" or not _hub_reachable():
         raise DataError(
             f"The model {name!r} is not in the local cache and the Hugging Face hub cannot be "
@@ -64,10 +54,34 @@ def find_checkpoint(name: str, revision: str | None) -> Path:
         )
     try:
         return Path(
-            huggingface_hub.snapshot_download(name, revision=revision, allow_patterns=patterns)
+            huggingface_hub.snapshot_download(name, revision=revision, allow_patterns=PATTERNS)
         )
     except Exception as error:  # the hub client has many error types and no common base
         raise DataError(f"Cannot download the model {name!r}: {error}") from error
+
+
+def cached_checkpoint(name: str, revision: str | None) -> Path | None:
+    """The folder of a model that was downloaded before; None when it was not.
+
+    Raises:
+        DataError: for what is no hub id.
+    """
+    import huggingface_hub
+    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
+
+    try:
+        return Path(
+            huggingface_hub.snapshot_download(
+                name, revision=revision, allow_patterns=PATTERNS, local_files_only=True
+            )
+        )
+    except HFValidationError:
+        raise DataError(
+            f"There is no model {name!r}: no such folder, and no valid hub id. "
+            f"Embedded models: {', '.join(EMBEDDED)}."
+        ) from None
+    except LocalEntryNotFoundError:
+        return None
 
 
 def read_checkpoint(name: str, folder: Path) -> tuple[Any, Any]:

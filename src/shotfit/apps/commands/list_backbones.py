@@ -5,25 +5,6 @@ from typing import Annotated
 
 import typer
 
-# name, family, image side and patch in pixels, dimension of the joint space
-KNOWN = (
-    ("openai/clip-vit-base-patch32", "clip", 224, 32, 512),
-    ("openai/clip-vit-base-patch16", "clip", 224, 16, 512),
-    ("openai/clip-vit-large-patch14", "clip", 224, 14, 768),
-    ("openai/clip-vit-large-patch14-336", "clip", 336, 14, 768),
-    ("laion/CLIP-ViT-B-32-laion2B-s34B-b79K", "clip", 224, 32, 512),
-    ("laion/CLIP-ViT-L-14-laion2B-s32B-b82K", "clip", 224, 14, 768),
-    ("laion/CLIP-ViT-H-14-laion2B-s32B-b79K", "clip", 224, 14, 1024),
-    ("facebook/metaclip-b32-400m", "clip", 224, 32, 512),
-    ("facebook/metaclip-b16-400m", "clip", 224, 16, 512),
-    ("google/siglip-base-patch16-224", "siglip", 224, 16, 768),
-    ("google/siglip-large-patch16-256", "siglip", 256, 16, 1024),
-    ("google/siglip-so400m-patch14-384", "siglip", 384, 14, 1152),
-    ("google/siglip2-base-patch16-224", "siglip", 224, 16, 768),
-    ("google/siglip2-large-patch16-256", "siglip", 256, 16, 1024),
-    ("google/siglip2-so400m-patch14-384", "siglip", 384, 14, 1152),
-)
-
 
 def list_backbones(
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
@@ -55,6 +36,7 @@ def _rows() -> list[dict]:
     from huggingface_hub.errors import CacheNotFound
 
     from shotfit.backbone import EMBEDDED
+    from shotfit.backbone.catalogue import KNOWN
 
     rows = []
     for name, folder in EMBEDDED.items():

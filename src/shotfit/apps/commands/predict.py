@@ -61,6 +61,7 @@ def predict(
     gpus_per_replica: Annotated[
         float | None, typer.Option(min=0, help="GPUs of it, also fractions. [default: 0]")
     ] = None,
+    backbone: options.SavedBackbone = None,
     device: options.Device = None,
     quiet: options.Quiet = False,
     as_json: options.Json = False,
@@ -69,9 +70,12 @@ def predict(
     from shotfit.apps.bench import ray_options
     from shotfit.apps.predict import stream
     from shotfit.apps.predict.output_file import PredictionFile, escaped
+    from shotfit.apps.pretrained import confirmed
     from shotfit.data.image_files import check_named_files
 
-    question = stream.Question(model, _names(classes), top, int8, reduced)
+    question = stream.Question(
+        model, _names(classes), top, int8, reduced, backbone=confirmed(model, backbone)
+    )
     if ray is None and not (cpus_per_replica is None and gpus_per_replica is None):
         raise UsageError("--cpus-per-replica and --gpus-per-replica are about --ray; add it.")
     replica = (1 if cpus_per_replica is None else cpus_per_replica, gpus_per_replica or 0)

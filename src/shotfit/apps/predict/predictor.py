@@ -20,6 +20,8 @@ class Question:
     top: int = 1
     int8: bool = False
     reduced: bool = False
+    backbone: str | None = None
+    """The pretrained model, where the classifier may not choose it."""
 
 
 class Predictor:
@@ -37,7 +39,7 @@ class Predictor:
         self.batch_size = batch_size
         self.loading = Loading(workers=workers)
         self.classifier = FewShotClassifier.from_pretrained(
-            question.model, device=device, int8=question.int8
+            question.model, device=device, int8=question.int8, backbone=question.backbone
         )
         # Once for all images, though `rows` may be asked for block by block.
         self.classes = self.classifier.encode_classes(question.classes)

@@ -31,6 +31,7 @@ ROOMS = """
     plan
     adaptation
     experiment
+    card
     observers saving bench
     classifier report
     apps

@@ -16,7 +16,7 @@ from shotfit.errors import DataError, UsageError
 from shotfit.methods.base import Method
 from shotfit.methods.linear import LinearClassifier
 from shotfit.recipe import Recipe, Stage
-from shotfit.saving import CLASSES, CONFIG, WEIGHTS, _checksum, _sha256
+from shotfit.saving import CLASSES, CONFIG, RECORD, WEIGHTS, _checksum, _sha256
 
 RECIPE = Recipe(
     (
@@ -79,7 +79,13 @@ def test_the_folder_holds_only_what_changed(saved):
     state = safetensors.torch.load_file(saved / WEIGHTS)
     assert "weight" in state
     assert all(k == "weight" or ".norm" in k for k in state)
-    assert sorted(p.name for p in saved.iterdir()) == ["README.md", CLASSES, WEIGHTS, CONFIG]
+    assert sorted(p.name for p in saved.iterdir()) == [
+        "README.md",
+        CLASSES,
+        WEIGHTS,
+        RECORD,
+        CONFIG,
+    ]
 
 
 def test_classes_by_name(checkpoint, images):

@@ -14,21 +14,19 @@ from torch import Tensor
 from shotfit import saving
 from shotfit.adaptation import Observe
 from shotfit.backbone.int8 import quantize
+from shotfit.config import from_dict
 from shotfit.data.checks import check_names
 from shotfit.data.dataset import Dataset, select_classes
-from shotfit.data.image_files import list_images
 from shotfit.data.images import ImageSource
-from shotfit.data.inputs import as_dataset
+from shotfit.data.inputs import Images, as_dataset, place_of, single_images
 from shotfit.data.prefetch import Loading, memory_bytes
-from shotfit.data.task import make_task
 from shotfit.errors import UsageError
 from shotfit.evaluation.inference import PredictedBatch, predict_batches
 from shotfit.evaluation.metrics import evaluate
-from shotfit.experiment import Experiment, fit_task, pick_device
+from shotfit.experiment import Experiment, pick_device, run
 from shotfit.methods.base import ClassEmbeddings, Method
 from shotfit.recipe import Recipe, named_recipe
-
-Images = ImageSource | Sequence[ImageSource]
+from shotfit.records import Record
 
 
 class FewShotClassifier:
@@ -66,6 +64,7 @@ class FewShotClassifier:
         )
         self.device = pick_device(device)
         self.metrics: dict[str, float] = {}
+        self.provenance: dict[str, bytes] = {}
         self._method: Method | None = None
         self._added: list[str] = []
         self._active: list[int] = []
@@ -88,10 +87,11 @@ class FewShotClassifier:
         """Learns from a folder, a manifest, an embedded task, a dataset, or (image, name) pairs.
 
         `shots` images of each class are drawn; None takes all. `observe` is called after every
-        update with the method, the stage and the step. Every image is decoded once, at the
-        nearest reduction that its training crops need (`full_size` for the published crops of
-        the whole image), and kept: up to `image_memory` in memory, in bytes or as "500MB", then
-        up to `image_disk` in a temporary file.
+        update with the method, the stage and the step. Afterwards, `metrics` are those of the
+        dataset's test images, if it has any. Every image is decoded once, at the nearest
+        reduction that its training crops need (`full_size` for the published crops of the whole
+        image), and kept: up to `image_memory` in memory, in bytes or as "500MB", then up to
+        `image_disk` in a temporary file.
 
         Raises:
             DataError: for images or class names that cannot be used.
@@ -99,13 +99,24 @@ class FewShotClassifier:
         """
         loading = Loading(memory=memory_bytes(image_memory), disk=memory_bytes(image_disk))
         dataset = dataclasses.replace(as_dataset(data), reduced=not full_size)
-        task = make_task(dataset, "all_to_all", shots, self.experiment.seed)
-        device = str(self.device)
-        method = fit_task(self.experiment, task, observe=observe, device=device, loading=loading)
-        return self.take(method)
+        source, options = place_of(data, dataset)
+        experiment = dataclasses.replace(
+            self.experiment, source=source, data=options, setting="all_to_all", shots=shots
+        )
+        record, method = run(
+            experiment, dataset=dataset, observe=observe, device=str(self.device), loading=loading
+        )
+        return self.take(method, record)
 
-    def take(self, method: Method, added: Sequence[str] = ()) -> "FewShotClassifier":
-        """Uses an adapted method whose classes are those it was trained on, and `added`."""
+    def take(
+        self, method: Method, record: Record | None = None, added: Sequence[str] = ()
+    ) -> "FewShotClassifier":
+        """Uses an adapted method whose classes are those it was trained on, and `added`; `record`
+        is that of the run that made it, and is saved with it."""
+        if record is not None:
+            self.experiment = from_dict(Experiment, record.experiment)
+        self.metrics = dict(record.metrics) if record is not None else {}
+        self.provenance = saving.provenance_of(record) if record is not None else {}
         self._method = method.eval()
         self._added = list(added)
         self._active = list(range(len(method.trained_names) + len(added)))
@@ -197,7 +208,7 @@ class FewShotClassifier:
             DataError: for an image that cannot be read.
         """
         names = self.classes if classnames is None else tuple(classnames)
-        paths, single = self._expand(images)
+        paths, single = single_images(images)
         answers = [
             names[index]
             for logits in self.iter_logits(paths, classnames)
@@ -207,7 +218,7 @@ class FewShotClassifier:
 
     def predict_proba(self, images: Images, classnames: Sequence[str] | None = None) -> np.ndarray:
         """Softmax probabilities, float32 (images, classes), or (classes,) for a single image."""
-        paths, single = self._expand(images)
+        paths, single = single_images(images)
         classes = len(self.classes if classnames is None else classnames)
         batches = [logits.softmax(dim=-1) for logits in self.iter_logits(paths, classnames)]
         probabilities = torch.cat([torch.empty(0, classes), *batches]).numpy()
@@ -335,11 +346,8 @@ class FewShotClassifier:
         """
         device = device or ("cpu" if int8 else None)
         fitted = saving.load(str(name), device=device, revision=revision, backbone_name=backbone)
-        experiment = fitted.experiment
-        classifier = cls(
-            experiment.backbone, experiment.recipe, seed=experiment.seed, device=device
-        )
-        classifier.experiment = experiment
+        classifier = cls(device=device)
+        classifier.experiment = fitted.experiment
         classifier._restore(fitted)
         return classifier.quantize() if int8 else classifier
 
@@ -374,14 +382,15 @@ class FewShotClassifier:
             added=self._added,
             active=self._active,
             metrics=self.metrics,
+            provenance=self.provenance,
             embeds={name: tensor for name, tensor in tensors.items() if tensor is not None},
         )
 
     def _restore(self, fitted: saving.Fitted) -> None:
         method = fitted.method
-        self.take(method, fitted.added)
+        self.take(method, added=fitted.added)
         self._active = list(fitted.active)
-        self.metrics = dict(fitted.metrics)
+        self.metrics, self.provenance = dict(fitted.metrics), dict(fitted.provenance)
         if fitted.embeds is not None:
             device, each = method.backbone.device, fitted.embeds.get("per_prompt")
             self._everything = method.class_embeddings(
@@ -389,12 +398,3 @@ class FewShotClassifier:
                 fitted.embeds["weight"].to(device),
                 None if each is None else each.to(device),
             )
-
-    def _expand(self, images: Images) -> tuple[list[ImageSource], bool]:
-        """The single images that are meant, and whether one image was given as such."""
-        if isinstance(images, str | Path):
-            found = list_images(images)
-            return (list(found), False) if found is not None else ([images], True)
-        if isinstance(images, Sequence) and not isinstance(images, bytes):
-            return list(images), False
-        return [images], True

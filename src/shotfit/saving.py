@@ -4,8 +4,9 @@ import contextlib
 import hashlib
 import json
 import os
+import shutil
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from shotfit import __version__
 from shotfit.backbone import EMBEDDED, Backbone
 from shotfit.backbone.fingerprint import check_finite, fingerprint, position_fingerprint
 from shotfit.backbone.reference import Reference
+from shotfit.card import model_card
 from shotfit.config import from_dict, to_dict
 from shotfit.data.template import is_template
 from shotfit.errors import DataError, UsageError
@@ -24,6 +26,7 @@ from shotfit.experiment import Experiment, pick_device
 from shotfit.methods import get_method
 from shotfit.methods.base import Method
 from shotfit.methods.linear import LinearClassifier
+from shotfit.records import Record, record_text
 from shotfit.system.files import folder_written_whole
 from shotfit.system.paths import file_inside
 
@@ -45,6 +48,9 @@ _KINDS: dict[str, Any] = {
     "files": dict,
     "classes": str | None,
 }
+# What made the classifier: the record of its run, and the options of `shotfit fit`.
+RECORD, OPTIONS = "record.json", "config.yaml"
+OWN_FILES = (CONFIG, WEIGHTS, CARD, CLASSES, RECORD, OPTIONS)
 
 
 @dataclass(frozen=True)
@@ -53,7 +59,8 @@ class Fitted:
 
     `added` are names without images, behind the trained ones; `active` are the places, among all of
     these, of the names it answers with. `embeds` are the tensors of all names' embeddings, by
-    their names in `ClassEmbeddings`; None where the text tower has to compute them.
+    their names in `ClassEmbeddings`; None where the text tower has to compute them. `provenance`
+    has the files that tell how it was made, `RECORD` and `OPTIONS`, those that there are.
     """
 
     experiment: Experiment
@@ -62,6 +69,7 @@ class Fitted:
     active: list[int]
     metrics: dict[str, float]
     embeds: dict[str, torch.Tensor] | None
+    provenance: dict[str, bytes] = field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -76,9 +84,15 @@ def save(fitted: Fitted, folder: Path) -> Path:
     try:
         with folder_written_whole(folder) as made:
             _write(fitted, made, _reference(fitted, folder), own=True)
+            _keep_other_files(folder, made)
     except OSError as error:
         raise DataError(f"Cannot write {folder}: {error}") from error
     return folder
+
+
+def provenance_of(record: Record) -> dict[str, bytes]:
+    """What is kept of a record, by its file's name."""
+    return {RECORD: f"{record_text(record)}\n".encode()}
 
 
 def check_target(folder: Path) -> None:
@@ -132,6 +146,7 @@ def load(
         active=settings["kept"],
         metrics=settings["metrics"],
         embeds=_read_classes(folder, settings.get("classes")),
+        provenance=_read_provenance(folder),
     )
 
 
@@ -291,47 +306,34 @@ def _write(fitted: Fitted, folder: Path, reference: Reference, *, own: bool) -> 
     settings["checksum"] = _checksum(settings)
     text = json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
     (folder / CONFIG).write_text(text, encoding="utf-8")
-    (folder / CARD).write_text(_card(fitted), encoding="utf-8")
+    classes = [fitted.names[place] for place in fitted.active]
+    card = model_card(fitted.experiment, classes, fitted.metrics)
+    (folder / CARD).write_text(card, encoding="utf-8")
+    for name, content in fitted.provenance.items():
+        (folder / name).write_bytes(content)
+
+
+def _read_provenance(folder: Path) -> dict[str, bytes]:
+    found = {}
+    for name in (RECORD, OPTIONS):
+        with contextlib.suppress(FileNotFoundError):
+            found[name] = file_inside(folder, name).read_bytes()
+    return found
+
+
+def _keep_other_files(before: Path, made: Path) -> None:
+    """What a user has put into the folder stays in it."""
+    for entry in before.iterdir() if before.is_dir() else ():
+        if entry.name in OWN_FILES:
+            continue
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.copytree(entry, made / entry.name, symlinks=True)
+        else:
+            shutil.copy2(entry, made / entry.name, follow_symlinks=False)
 
 
 def _stages(method: Method) -> list[Method]:
     return [method.inner, method] if isinstance(method, LinearClassifier) else [method]
-
-
-def _card(fitted: Fitted) -> str:
-    experiment = fitted.experiment
-    classes = [fitted.names[place] for place in fitted.active]
-    stages = " then ".join(stage.method for stage in experiment.recipe.stages)
-    metrics = "\n".join(f"| {key} | {value:.2f} |" for key, value in fitted.metrics.items())
-    table = f"| metric | percent |\n|---|---|\n{metrics}\n" if metrics else "Not evaluated.\n"
-    shots = "all images" if experiment.shots is None else f"{experiment.shots} images"
-    shown = ", ".join(classes[:50])
-    rest = len(classes) - 50
-    more = f" and {rest} more" if rest > 0 else ""
-    return f"""---
-library_name: shotfit
-base_model: {experiment.backbone}
-tags: [image-classification, few-shot, clip]
----
-
-# Few-shot image classifier
-
-Fitted with ShotFit: {stages}, {shots} per class, on `{experiment.backbone}`.
-
-```python
-from shotfit import FewShotClassifier
-
-classifier = FewShotClassifier.from_pretrained("path/to/this/folder")
-classifier.predict("photo.jpg")
-```
-
-## Classes
-
-{shown}{more}.
-
-## Metrics
-
-{table}"""
 
 
 def _foreign(folder: Path) -> bool:
@@ -375,7 +377,7 @@ def _download(name: str, revision: str | None) -> Path:
     try:
         return Path(
             huggingface_hub.snapshot_download(
-                name, revision=revision, allow_patterns=[CONFIG, WEIGHTS, CLASSES, CARD]
+                name, revision=revision, allow_patterns=list(OWN_FILES)
             )
         )
     except HFValidationError:

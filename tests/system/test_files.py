@@ -62,6 +62,25 @@ def test_an_exchange_that_fails_between_its_renames_puts_the_old_folder_back(tmp
     with pytest.raises(OSError, match="full"), folder_written_whole(target) as folder:
         (folder / "new.txt").write_text("new")
     assert [file.name for file in target.iterdir()] == ["old.txt"]
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_a_folder_that_cannot_be_put_back_is_left_beside_its_place(tmp_path, monkeypatch):
+    target = tmp_path / "model"
+    with folder_written_whole(target) as folder:
+        (folder / "old.txt").write_text("old")
+    rename = Path.rename
+
+    def never_there(self, to):
+        if to == target:
+            raise OSError("the disk is gone")
+        return rename(self, to)
+
+    monkeypatch.setattr(Path, "rename", never_there)
+    with pytest.raises(OSError, match="gone"), folder_written_whole(target) as folder:
+        (folder / "new.txt").write_text("new")
+    (left,) = tmp_path.rglob("old.txt")
+    assert left.read_text() == "old"
 
 
 def test_an_empty_folder_is_filled_not_exchanged(tmp_path):

@@ -1,6 +1,5 @@
 """What `shotfit fit` does: an experiment is run, and the classifier saved with its record."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -50,15 +49,8 @@ def fit_and_save(
         )
     if recording is not None:
         recording.finish()
-    classifier = FewShotClassifier(
-        experiment.backbone, experiment.recipe, seed=experiment.seed, device=device
-    )
-    classifier.experiment = experiment
-    classifier.metrics = record.metrics
-    folder = classifier.take(method).save_pretrained(out)
-    plain = to_dict(record)
-    (folder / "record.json").write_text(json.dumps(plain, indent=1) + "\n", encoding="utf-8")
-    return plain, folder, recording
+    classifier = FewShotClassifier(device=device).take(method, record)
+    return to_dict(record), classifier.save_pretrained(out), recording
 
 
 def _both(progress: Observe | None, recording: Profile | None) -> Observe | None:

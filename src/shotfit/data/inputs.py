@@ -7,13 +7,27 @@ from typing import Any
 
 from shotfit.data.benchmark.facts import benchmarks, find_benchmark
 from shotfit.data.dataset import Dataset, Example
+from shotfit.data.image_files import list_images
 from shotfit.data.images import ImageSource, open_image
 from shotfit.data.sources import load_dataset
 from shotfit.data.sources.demo import list_tasks
 from shotfit.errors import DataError, UsageError
 
+Images = ImageSource | Sequence[ImageSource]
+"""What may be predicted: an image, several, or the name of a file, folder or pattern."""
+
 SourceOptions = tuple[str, dict[str, Any]]
 """A source and what its `load` takes."""
+
+
+def single_images(images: Images) -> tuple[list[ImageSource], bool]:
+    """The single images that are meant, and whether one image was given as such."""
+    if isinstance(images, str | Path):
+        found = list_images(images)
+        return (list(found), False) if found is not None else ([images], True)
+    if isinstance(images, Sequence) and not isinstance(images, bytes):
+        return list(images), False
+    return [images], True
 
 
 def known_names() -> list[str]:
@@ -54,6 +68,14 @@ def locate(data: str) -> SourceOptions:
         f"{data!r} is no folder, no manifest (.csv, .jsonl), no embedded task and no benchmark."
         f"{hint} Known: {', '.join(known)}."
     )
+
+
+def place_of(data: Any, dataset: Dataset) -> SourceOptions:
+    """The source and its options of what `as_dataset` made this of; of what was given as it is,
+    no source and the dataset's name."""
+    given = isinstance(data, str | Path)
+    source, options = locate(str(data)) if given else ("", {"name": dataset.name})
+    return source, {**options, "reduced": True} if dataset.reduced else options
 
 
 def as_dataset(

@@ -3,6 +3,20 @@
 Nothing here needs torch, so that tables and figures are made wherever the files are.
 """
 
-from shotfit.records.run import Record, load_records, read_record, record_path, write_record
+from shotfit.records.run import (
+    Record,
+    load_records,
+    read_record,
+    record_path,
+    record_text,
+    write_record,
+)
 
-__all__ = ["Record", "load_records", "read_record", "record_path", "write_record"]
+__all__ = [
+    "Record",
+    "load_records",
+    "read_record",
+    "record_path",
+    "record_text",
+    "write_record",
+]

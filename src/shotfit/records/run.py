@@ -48,8 +48,13 @@ def write_record(folder: Path, record: Record) -> Path:
         DataError: when the folder cannot be written to.
     """
     path = record_path(folder, record.id)
-    write_text(path, json.dumps(to_dict(record), indent=1, ensure_ascii=False))
+    write_text(path, record_text(record))
     return path
+
+
+def record_text(record: Record) -> str:
+    """A record as JSON, without the last line break."""
+    return json.dumps(to_dict(record), indent=1, ensure_ascii=False)
 
 
 def read_record(path: Path) -> Record:

@@ -59,7 +59,7 @@ def folder_written_whole(target: Path) -> Iterator[Path]:
         if fill:
             _move_inside(made, target)
         else:
-            _exchange(made, target, Path(scratch) / "previous")
+            _exchange(made, target)
 
 
 def _move_inside(made: Path, target: Path) -> None:
@@ -74,16 +74,22 @@ def _move_inside(made: Path, target: Path) -> None:
         raise
 
 
-def _exchange(made: Path, target: Path, previous: Path) -> None:
-    was_there = target.exists()
-    if was_there:
-        target.rename(previous)
+def _exchange(made: Path, target: Path) -> None:
+    if not target.exists():
+        made.rename(target)
+        return
+    # Not inside what is removed in any case: if it cannot be put back, it is at least there.
+    beside = Path(tempfile.mkdtemp(dir=target.parent, prefix=".shotfit-previous-"))
+    previous = beside / target.name
     try:
+        target.rename(previous)
         made.rename(target)
     except BaseException:
-        if was_there:
+        if previous.exists():
             previous.rename(target)
+        beside.rmdir()
         raise
+    shutil.rmtree(beside)
 
 
 class WriterLock:

@@ -11,13 +11,15 @@ from rich.table import Table
 
 from shotfit.apps.demo.results import Curve, Prediction
 from shotfit.classifier import FewShotClassifier
+from shotfit.data.dataset import Dataset
 from shotfit.data.sources import load_dataset
 from shotfit.data.task import Task, make_task
 from shotfit.evaluation.metrics import evaluate
-from shotfit.experiment import Experiment, fit_task
+from shotfit.experiment import Experiment, run
 from shotfit.methods.base import Method
 from shotfit.observers.progress import fit_progress
 from shotfit.recipe import Recipe, one_stage, two_stage
+from shotfit.records import Record
 from shotfit.training.loop import TrainStep
 
 # A third of the published 300 iterations per shot, so that a visitor waits a minute.
@@ -41,7 +43,8 @@ def showcase(name: str, shots: int, seed: int, out: Path, *, quiet: bool) -> dic
     started = time.perf_counter()
     console = Console(quiet=quiet)
     data = {"name": name}
-    task = make_task(load_dataset("demo", **data), "base_to_novel", shots, seed)
+    dataset = load_dataset("demo", **data)
+    task = make_task(dataset, "base_to_novel", shots, seed)
     base, novel = task.tests["base"].classnames, task.tests["novel"].classnames
     console.print(
         f"Task [bold]{name}[/]: {len(base)} base classes with {shots} images each, "
@@ -49,18 +52,18 @@ def showcase(name: str, shots: int, seed: int, out: Path, *, quiet: bool) -> dic
     )
     results: dict[str, dict[str, float]] = {}
     curve = Curve()
-    method: Method | None = None
+    made: tuple[Record, Method] | None = None
     for title, recipe in METHODS.items():
         experiment = Experiment(data=data, shots=shots, seed=seed, recipe=recipe)
         watched = curve if title == "2SFS" else None
-        method = _fit(experiment, task, watched, quiet=quiet)
-        results[title] = evaluate(method, task.tests)
-    assert method is not None
+        made = _run(experiment, dataset, task, watched, quiet=quiet)
+        results[title] = made[0].metrics
+    assert made is not None
+    record, method = made
     _print_table(console, results)
     predictions = _predict(method, task, seed)
     _print_predictions(console, predictions)
-    classifier = FewShotClassifier(seed=seed).take(method, added=novel)
-    classifier.metrics = results["2SFS"]
+    classifier = FewShotClassifier().take(method, record, added=novel)
     out.mkdir(parents=True, exist_ok=True)
     saved = classifier.save_pretrained(out / "classifier")
     written = {"classifier": str(saved)}
@@ -75,7 +78,9 @@ def showcase(name: str, shots: int, seed: int, out: Path, *, quiet: bool) -> dic
     return {"task": name, "metrics": results, "seconds": seconds, **written}
 
 
-def _fit(experiment: Experiment, task: Task, curve: Curve | None, *, quiet: bool) -> Method:
+def _run(
+    experiment: Experiment, dataset: Dataset, task: Task, curve: Curve | None, *, quiet: bool
+) -> tuple[Record, Method]:
     stages = [stage.method for stage in experiment.recipe.stages]
     done = 0
     with fit_progress(stages, quiet=quiet or stages == ["zero_shot"]) as show:
@@ -93,7 +98,7 @@ def _fit(experiment: Experiment, task: Task, curve: Curve | None, *, quiet: bool
             if done == 1 or step.iteration % every == 0 or step.iteration == step.total:
                 curve.add(done, evaluate(method, task.tests))
 
-        return fit_task(experiment, task, observe=observe)
+        return run(experiment, dataset=dataset, observe=observe)
 
 
 def _predict(method: Method, task: Task, seed: int) -> list[Prediction]:

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from intervals import Measured, average, difference
 from page import put
-from stopping.policies import interval
 
 from shotfit.backbone import Backbone
 from shotfit.data.sources import load_dataset
@@ -143,12 +143,17 @@ def variant(
 def differences(
     records: Sequence[dict[str, Any]], views: int | None, metric: str
 ) -> tuple[float, float]:
-    """Mean difference to fresh images and half its 95 % interval, tasks as independent units."""
-    by_task: dict[str, list[float]] = {}
+    """What so many views gain on fresh images, and half its 95 % interval over tasks."""
+    return difference(measured(records, views), measured(records, None), metric)
+
+
+def measured(records: Sequence[dict[str, Any]], views: int | None) -> Measured:
+    """By task, what the second stages with so many views reached."""
+    found: dict[str, list[dict[str, Any]]] = {}
     for record in records:
-        found = {part["views"]: part[metric] for part in record["variants"]}
-        by_task.setdefault(record["task"], []).append(found[views] - found[None])
-    return interval(by_task)
+        parts = [part for part in record["variants"] if part["views"] == views]
+        found.setdefault(record["task"], []).extend(parts)
+    return found
 
 
 def enough(records: Sequence[dict[str, Any]]) -> int | None:
@@ -163,7 +168,8 @@ def enough(records: Sequence[dict[str, Any]]) -> int | None:
 
 
 def table(records: Sequence[dict[str, Any]]) -> str:
-    """Markdown: a line for every number of views, means over tasks of means over seeds."""
+    """Markdown: a line for every number of views, means over tasks of means over seeds, and the
+    harmonic means of those."""
     tasks = sorted({record["task"] for record in records})
     options = records[0]["options"]
     lines = [
@@ -177,20 +183,7 @@ def table(records: Sequence[dict[str, Any]]) -> str:
     ]
     for views in VIEWS:
         parts = [part for r in records for part in r["variants"] if part["views"] == views]
-        means = [
-            statistics.fmean(
-                statistics.fmean(
-                    part[metric]
-                    for r in records
-                    if r["task"] == task
-                    for part in r["variants"]
-                    if part["views"] == views
-                )
-                for task in tasks
-            )
-            for metric in METRICS
-        ]
-        cells = [f"{mean:.2f}" for mean in means]
+        cells = [f"{average(measured(records, views), metric):.2f}" for metric in METRICS]
         for metric in METRICS:
             mean, half = differences(records, views, metric)
             cells.append(f"{mean:+.2f} ± {half:.2f}" if views is not None else "")

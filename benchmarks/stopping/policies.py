@@ -14,9 +14,9 @@ import statistics
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from intervals import average, difference
 from page import put
 
-from shotfit.averages import estimate
 from shotfit.training.stopping import MAX_FRACTION, MIN_FRACTION, best_fraction
 
 PUBLISHED = {"layernorm": 0.6, "lora": 0.3}
@@ -102,12 +102,6 @@ def policies(records: Sequence[dict]) -> dict[str, Policy]:
     return {**published, **rules, **hindsight}
 
 
-def interval(differences: dict[str, list[float]]) -> tuple[float, float]:
-    """Mean and half width of its 95 % interval; tasks are the independent units."""
-    found = estimate([statistics.fmean(values) for values in differences.values()])
-    return found.mean, float("inf") if found.half_width is None else found.half_width
-
-
 def table(records: Sequence[dict]) -> str:
     """One Markdown table a method and one for both."""
     chosen = policies(records)
@@ -132,18 +126,17 @@ def table(records: Sequence[dict]) -> str:
 
 
 def _line(name: str, rows: list[tuple[dict, dict, float]]) -> str:
-    differences: dict[str, list[float]] = {}
+    chosen: dict[str, list[dict]] = {}
+    fixed: dict[str, list[dict]] = {}
     for record, found, _ in rows:
-        fixed = outcome(record, PUBLISHED[record["method"]])
-        differences.setdefault(record["task"], []).append(found["harmonic_mean"] - fixed)
-    mean, half = interval(differences)
+        chosen.setdefault(record["task"], []).append(found)
+        published = place(record, PUBLISHED[record["method"]])
+        fixed.setdefault(record["task"], []).append(published)
+    gained, half = difference(chosen, fixed, "harmonic_mean")
     numbers = [
         f"{statistics.fmean(fraction for _, _, fraction in rows):.2f}",
-        *(
-            f"{statistics.fmean(found[key] for _, found, _ in rows):.2f}"
-            for key in ("base", "novel", "harmonic_mean")
-        ),
-        f"{mean:+.2f} ± {half:.2f}" if name != "published alpha" else "",
+        *(f"{average(chosen, key):.2f}" for key in ("base", "novel", "harmonic_mean")),
+        f"{gained:+.2f} ± {half:.2f}" if name != "published alpha" else "",
     ]
     return f"| {name} | {' | '.join(numbers)} |"
 

@@ -11,14 +11,14 @@ from torch import nn
 from typer.testing import CliRunner
 
 from shotfit.apps.cli import app
-from shotfit.bench.ablation import load_or_measure_gain, second_stage_gain, sweep_runs, tabulate
+from shotfit.averages import estimate
+from shotfit.bench.ablation import load_or_measure_gain, second_stage_gain, sweep_runs
 from shotfit.bench.dynamics import curve_path, dynamics_recipe, load_or_trace, trace
 from shotfit.data.task import make_task
 from shotfit.errors import DataError, UsageError
 from shotfit.experiment import Experiment, fit_task
 from shotfit.methods import get_method, list_methods
 from shotfit.recipe import two_stage
-from shotfit.records import Record
 from shotfit.records.dynamics import DynamicsPoint, read_dynamics
 from shotfit.report.figures.studies import plot_dynamics, plot_gain, plot_sweep
 from shotfit.report.phases import mean_points, phase_break, smooth
@@ -236,21 +236,6 @@ def small(**changes):
     return Experiment(**{"data": {"name": "shapes"}, "recipe": recipe, **changes})
 
 
-def test_a_table_of_a_sweep_has_what_was_finished():
-    runs = sweep_runs("alpha", [small(), small(seed=2)], [0.3, 0.6])
-    metrics = {"base": 50.0, "novel": 40.0, "harmonic_mean": 44.0, "joint": 1.0}
-    records = {
-        run.experiment.id: Record(run.experiment.id, {}, "shapes", "done", metrics)
-        for run in runs[:3]
-    }
-    failed = runs[3].experiment.id
-    records[failed] = Record(failed, {}, "shapes", "failed")
-    rows = tabulate(runs, records)
-    assert [value for value, _ in rows] == [0.3, 0.6]
-    assert rows[0][1] == {"base": [50, 50], "novel": [40, 40], "harmonic mean": [44, 44]}
-    assert rows[1][1] == {"base": [50], "novel": [40], "harmonic mean": [44]}
-
-
 def test_gain_measures_the_first_stage_as_if_it_were_alone(dataset, tmp_path):
     gain = second_stage_gain(small(), dataset=dataset, backbone=make_backbone())
     first = small(recipe=dynamics_recipe("layernorm", int(0.6 * 12)))
@@ -280,9 +265,13 @@ def test_figures_are_drawn(tmp_path):
     ]
     found = plot_dynamics(curves, tmp_path / "a" / "dynamics.png")
     assert found.pattern == "two_phases"
-    rows = [(0.2, {"base": [1.0, 2.0], "novel": [3.0, 4.0]}), (0.4, {"base": [2.0], "novel": [4]})]
+    rows = [
+        (0.2, {"base": estimate([1.0, 2.0]), "novel": estimate([3.0, 4.0])}),
+        (0.4, {"base": estimate([2.0]), "novel": estimate([4.0])}),
+    ]
     plot_sweep(rows, "share", "title", tmp_path / "sweep.png")
-    plot_gain({"x": [1.0, 2.0], "y": [-1.0]}, "title", tmp_path / "gain.png")
+    runs = {"x": [1.0, 2.0], "y": [-1.0]}
+    plot_gain({"x": 1.4, "y": -1.0}, runs, "title", tmp_path / "gain.png")
     for name in ("a/dynamics.png", "sweep.png", "gain.png"):
         assert (tmp_path / name).stat().st_size > 5000
 

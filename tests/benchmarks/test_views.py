@@ -13,7 +13,9 @@ def made_up(task, seed, losses):
             "views": count,
             "seconds": 10.0 if count is None else 0.1 * count,
             "novel": 50.0,
-            **dict.fromkeys(views.METRICS, 60.0 + seed - losses.get(count, 0.0)),
+            **dict.fromkeys(("base", "joint"), 60.0 + seed - losses.get(count, 0.0)),
+            # Never averaged: harmonic means are those of averages.
+            "harmonic_mean": 1.0,
         }
         for count in views.VIEWS
     ]
@@ -27,6 +29,11 @@ def test_enough_views_are_those_that_lose_nothing_from_there_on():
     assert views.enough(records) == 4
     mean, half = views.differences(records, 2, "base")
     assert (mean, half) == (pytest.approx(-3), pytest.approx(0))
+    # Base is 61.5 with fresh images and 58.5 with two views, novel 50.
+    mean, half = views.differences(records, 2, "harmonic_mean")
+    assert mean == pytest.approx(2 * 58.5 * 50 / 108.5 - 2 * 61.5 * 50 / 111.5)
+    assert half == pytest.approx(0)
+    assert "| 2 | 58.50 | 53.92 | 58.50 | -3.00 ± 0.00 | -1.24 ± 0.00 |" in views.table(records)
     # A number of views that loses above one that does not is no reason to stop there.
     records = [made_up(task, 1, {**losses, 8: 2.0}) for task in "abc"]
     assert views.enough(records) == 16

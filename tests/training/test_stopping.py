@@ -8,6 +8,7 @@ import random
 import pytest
 import torch
 from conftest import make_backbone, make_support, shapes_dataset
+from intervals import average, difference
 from stopping import policies
 from stopping.signals import GradientEvidence, TextDrift, TrainingFit
 from stopping.vocabulary import VOCABULARY
@@ -254,12 +255,13 @@ def test_auto_works_through_a_run(task):
 
 
 def record(task, peak, seed=1):
-    """A cell whose harmonic mean peaks at `peak`, with a drift that equals the fraction."""
+    """A cell whose accuracies peak at `peak`, with a drift that equals the fraction."""
     tenths = [i / 10 for i in range(1, 9)]
-    places = [
-        {"fraction": f, "base": 50.0, "novel": 50.0, "harmonic_mean": 60 - 20 * abs(f - peak)}
-        for f in tenths
-    ]
+    places = []
+    for fraction in tenths:
+        high = 60 - 20 * abs(fraction - peak) + seed
+        found = {"base": high, "novel": high / 2, "harmonic_mean": high / 1.5}
+        places.append({"fraction": fraction, **found})
     ramp = [[10 * i, i / 20] for i in range(1, 17)]
     signals = {"drift": ramp, "fit": ramp, "evidence": ramp}
     return {
@@ -281,7 +283,8 @@ def test_policies_find_known_places():
     assert chosen["published alpha"] == 0.6
     assert chosen["best alpha in hindsight"] == chosen["leave classes out"] == 0.3
     assert chosen["text drift"] == pytest.approx(0.3, abs=0.05)
-    assert "| leave classes out | 0.30 | 50.00 | 50.00 | 60.00 | +6.00 ± 0.00 |" in (
+    # Of base 61.5 and novel 30.75, less that of 55.5 and 27.75 at the published alpha.
+    assert "| leave classes out | 0.30 | 61.50 | 30.75 | 41.00 | +4.00 ± 0.00 |" in (
         policies.table(records)
     )
 
@@ -294,9 +297,25 @@ def test_no_task_decides_its_own_threshold():
 
 
 def test_intervals_take_tasks_as_units():
-    mean, half = policies.interval({"a": [1.0, 1.0, 1.0], "b": [3.0]})
+    def runs(*values):
+        return [{"base": value, "novel": 50.0} for value in values]
+
+    ours = {"a": runs(61, 61, 61), "b": runs(73)}
+    theirs = {"a": runs(60, 60, 60), "b": runs(70)}
+    mean, half = difference(ours, theirs, "base")
     assert mean == 2
     assert half == pytest.approx(12.706, rel=1e-4)
+    assert difference({"a": runs(61)}, {"a": runs(60)}, "base") == (1, float("inf"))
+
+
+def test_differences_are_between_harmonic_means_of_averages():
+    ours = {"a": [{"base": 90, "novel": 10}], "b": [{"base": 10, "novel": 90}]}
+    theirs = {task: [{"base": 40, "novel": 40}] for task in "ab"}
+    gained, half = difference(ours, theirs, "harmonic_mean")
+    assert gained == pytest.approx(10)
+    # In either task alone 18 less 40: no spread.
+    assert half == pytest.approx(0)
+    assert average(ours, "harmonic_mean") == pytest.approx(50)
 
 
 def test_vocabulary_names_no_class_of_the_suite():

@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from shotfit.bench.ablation import AXES, load_or_measure_gain, sweep_runs, tabulate
+from shotfit.bench.ablation import AXES, load_or_measure_gain, sweep_runs
 from shotfit.bench.dynamics import load_or_trace
 from shotfit.data.sources import load_dataset
 from shotfit.experiment import Experiment
 from shotfit.observers.progress import fit_progress
 from shotfit.records import load_records
 from shotfit.records.dynamics import LearningDynamics
+from shotfit.records.gain import Gain
+from shotfit.report.ablation import gain_points, sweep_rows
 from shotfit.report.figures import studies as figures
 from shotfit.report.figures.canvas import require_matplotlib
 from shotfit.report.phases import PATTERNS
@@ -107,13 +109,13 @@ def sweep_study(
         as_json=False,
     )
     records = {record.id: record for record in load_records(surroundings.results)}
-    rows = tabulate(runs, records)
+    rows = sweep_rows(((run.value, run.experiment.id) for run in runs), records)
     path = surroundings.out / f"sweep_{axis}_{_slug(title)}.png"
     if rows:
         figures.plot_sweep(rows, AXES[axis][0], title, path)
         surroundings.say(f"{path}")
     for value, measured in rows:
-        means = ", ".join(f"{key} {sum(v) / len(v):.2f}" for key, v in measured.items())
+        means = ", ".join(f"{key} {estimate.mean:.2f}" for key, estimate in measured.items())
         print(f"{axis} {value:g}: {means}")
     return failed
 
@@ -121,23 +123,25 @@ def sweep_study(
 def gain_study(experiments: Sequence[Experiment], title: str, surroundings: Surroundings) -> None:
     """Measures two-stage runs after their first stage too, and draws a bar for every dataset."""
     require_matplotlib()
-    gains: dict[str, list[float]] = {}
+    metric = "all" if experiments[0].setting == "all_to_all" else "harmonic_mean"
+    gains: dict[str, list[Gain]] = {}
     for experiment in experiments:
-        metric = "all" if experiment.setting == "all_to_all" else "harmonic_mean"
         gain, _ = load_or_measure_gain(
             experiment,
             surroundings.results,
             device=surroundings.device,
             root=surroundings.root,
         )
-        points = gain.points(metric)
-        gains.setdefault(gain.record.dataset, []).append(points)
+        gains.setdefault(gain.record.dataset, []).append(gain)
+        points = gain_points([gain], metric)
         surroundings.say(f"{gain.record.dataset}, seed {experiment.seed}: {points:+.2f}")
     path = surroundings.out / f"second-stage_{_slug(title)}.png"
-    figures.plot_gain(gains, title, path)
+    means = {name: gain_points(mine, metric) for name, mine in sorted(gains.items())}
+    runs = {name: [gain_points([gain], metric) for gain in mine] for name, mine in gains.items()}
+    figures.plot_gain(means, runs, title, path)
     surroundings.say(f"{path}")
-    for name, points in sorted(gains.items()):
-        print(f"{name}: {sum(points) / len(points):+.2f}")
+    for name, points in means.items():
+        print(f"{name}: {points:+.2f}")
 
 
 def _slug(title: str) -> str:

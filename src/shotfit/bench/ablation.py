@@ -1,4 +1,4 @@
-"""The paper's sweeps and its ablation, as lists of experiments and what their records say.
+"""The paper's sweeps and its ablation, as lists of experiments.
 
 Paper: Farina et al., CVPR 2025, section 5.3 (alpha, gain of the second stage) and appendix "Total
 gradient steps allowed" (M), https://arxiv.org/abs/2503.11609. The paper sweeps no batch size and
@@ -6,7 +6,7 @@ no rank; the values here surround its own (32 and 2).
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,6 @@ from shotfit.errors import UsageError, unknown_name
 from shotfit.evaluation.metrics import evaluate
 from shotfit.experiment import Experiment, run, task_of
 from shotfit.methods.base import Method
-from shotfit.records import Record
 from shotfit.records.gain import Gain, read_gain, write_gain
 from shotfit.training.loop import TrainStep
 
@@ -29,13 +28,6 @@ AXES: dict[str, tuple[str, Values]] = {
     "rank": ("rank of LoRA", (1, 2, 4, 8, 16)),
 }
 """What can be swept: its name in a figure, and its values."""
-
-METRICS = {
-    "base": "base",
-    "novel": "novel",
-    "harmonic mean": "harmonic_mean",
-    "accuracy": "all",
-}
 
 
 @dataclass(frozen=True)
@@ -88,25 +80,6 @@ def _whole(axis: str, value: float) -> int:
     if value != int(value) or value < 1:
         raise UsageError(f"The values of {axis} are positive whole numbers, got {value}.")
     return int(value)
-
-
-def tabulate(
-    runs: Sequence[SweepRun], records: Mapping[str, Record]
-) -> list[tuple[float, dict[str, list[float]]]]:
-    """(value, metrics of its runs) in order of the values; the input of a sweep's figure.
-
-    `records` are by the experiments' ids; a run without a finished one is left out.
-    """
-    rows: dict[float, dict[str, list[float]]] = {}
-    for swept in runs:
-        record = records.get(swept.experiment.id)
-        if record is None or record.status != "done":
-            continue
-        row = rows.setdefault(swept.value, {})
-        for name, key in METRICS.items():
-            if key in record.metrics:
-                row.setdefault(name, []).append(record.metrics[key])
-    return sorted(rows.items())
 
 
 def second_stage_gain(experiment: Experiment, **options: Any) -> Gain:

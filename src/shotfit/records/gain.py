@@ -19,10 +19,6 @@ class Gain:
     record: Record
     after_first: dict[str, float]
 
-    def points(self, metric: str) -> float:
-        """What the second stage added, in points of accuracy."""
-        return self.record.metrics[metric] - self.after_first[metric]
-
 
 def write_gain(path: Path, gain: Gain) -> None:
     """Keeps a gain in one line.

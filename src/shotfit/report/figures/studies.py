@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from shotfit.averages import estimate, mean
 from shotfit.paper import unique
 from shotfit.records.dynamics import DynamicsPoint, LearningDynamics
+from shotfit.report.ablation import SweepRow
 from shotfit.report.figures.canvas import new_figure, save
 from shotfit.report.phases import PATTERNS, PhaseBreak, mean_points, phase_break, smooth
 
@@ -97,22 +97,16 @@ def _mark(axes: Any, points: Sequence[DynamicsPoint], found: PhaseBreak | None) 
     )
 
 
-Row = tuple[float, Mapping[str, Sequence[float]]]
-
-
-def plot_sweep(rows: Sequence[Row], name: str, title: str, path: Path) -> None:
-    """Draws base, novel and harmonic mean over a swept value, with intervals over runs.
-
-    `rows` are (value, {"base": [...], "novel": [...], "harmonic mean": [...]}), one number a run;
-    bars span the 95 % interval of the mean.
-    """
+def plot_sweep(rows: Sequence[SweepRow], name: str, title: str, path: Path) -> None:
+    """Draws base, novel and harmonic mean, or accuracy, over a swept value; bars span the 95 %
+    interval of the mean over seeds."""
     figure = new_figure(5.2, 3.5)
     axes = figure.subplots()
     x = [value for value, _ in rows]
     for key, (color, style, marker) in STYLES.items():
         if not all(key in measured for _, measured in rows):
             continue
-        found = [estimate(measured[key]) for _, measured in rows]
+        found = [measured[key] for _, measured in rows]
         axes.errorbar(
             x,
             [each.mean for each in found],
@@ -132,19 +126,19 @@ def plot_sweep(rows: Sequence[Row], name: str, title: str, path: Path) -> None:
     save(figure, path)
 
 
-def plot_gain(gains: Mapping[str, Sequence[float]], title: str, path: Path) -> None:
-    """Draws what the second stage adds to leaving after the first, a bar a dataset, sorted.
-
-    `gains` has one difference in points of accuracy for every run of a dataset; dots are the runs.
-    """
-    names = sorted(gains, key=lambda name: mean(gains[name]))
+def plot_gain(
+    gains: Mapping[str, float], runs: Mapping[str, Sequence[float]], title: str, path: Path
+) -> None:
+    """Draws what the second stage adds to leaving after the first, in points of accuracy: a bar a
+    dataset, sorted; dots are its single `runs`."""
+    names = sorted(gains, key=lambda name: gains[name])
     figure = new_figure(5.2, 0.9 + 0.3 * len(names))
     axes = figure.subplots()
-    means = [mean(gains[name]) for name in names]
-    colors = [BASE if mean >= 0 else NOVEL for mean in means]
+    means = [gains[name] for name in names]
+    colors = [BASE if points >= 0 else NOVEL for points in means]
     axes.barh(names, means, color=colors, height=0.65)
     for row, name in enumerate(names):
-        axes.plot(gains[name], [row] * len(gains[name]), "k.", markersize=3, alpha=0.6)
+        axes.plot(runs[name], [row] * len(runs[name]), "k.", markersize=3, alpha=0.6)
     low, high = axes.get_xlim()
     axes.set_xlim(low - 0.1 * (high - low), high + 0.1 * (high - low))
     for row, value in enumerate(means):

@@ -43,7 +43,7 @@ ONLY = {
     "averages": set(),
     "paper": {"errors", "averages"},
     "records": {"errors", "config", "system"},
-    "report": {"errors", "config", "averages", "paper", "records", "methods"},
+    "report": {"errors", "config", "system", "averages", "paper", "records", "methods"},
 }
 # The files and folders inside `data`, likewise from the bottom up.
 DATA = """

@@ -20,6 +20,7 @@ from shotfit.backbone.fingerprint import check_finite, fingerprint, position_fin
 from shotfit.backbone.reference import Reference
 from shotfit.card import model_card
 from shotfit.config import from_dict, to_dict
+from shotfit.data.checks import check_names
 from shotfit.data.template import is_template
 from shotfit.errors import DataError, UsageError
 from shotfit.experiment import Experiment, pick_device
@@ -237,6 +238,7 @@ def _check_settings(settings: dict[str, Any], path: Path) -> None:
         type(place) is int and 0 <= place < len(names) for place in places
     ):
         raise DataError(f"{path} has classes that have no names.")
+    check_names(names)
     if not is_template(settings["template"]):
         raise DataError(f"{path} has the template {settings['template']!r}, which is none.")
     if set(settings["files"]) != {WEIGHTS}:

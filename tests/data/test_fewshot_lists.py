@@ -144,6 +144,19 @@ def test_made_lists_read_back_and_verify(tmp_path: Path) -> None:
     assert [path.stat().st_mtime_ns for path in paths] == before
 
 
+def test_a_link_in_the_place_of_a_list_is_replaced_not_written_through(tmp_path: Path) -> None:
+    dataset = synthetic("mine", {0: 3, 1: 3}, val=1)
+    precious = tmp_path / "precious.txt"
+    precious.write_text("mine")
+    (path,) = make(dataset, tmp_path / "lists", shots=(1,), seeds=(7,))[:1]
+    path.unlink()
+    path.symlink_to(precious)
+    make(dataset, tmp_path / "lists", shots=(1,), seeds=(7,), overwrite=True)
+    assert precious.read_text() == "mine"
+    assert path.read_text() != "mine"
+    assert not path.is_symlink()
+
+
 def test_the_clean_form_has_a_header_and_plain_keys(tmp_path: Path) -> None:
     dataset = synthetic("mine", {0: 3, 1: 3}, val=1)
     path, _ = make(dataset, tmp_path, shots=(1,), seeds=(7,))

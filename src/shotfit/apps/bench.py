@@ -9,6 +9,7 @@ from pathlib import Path
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from shotfit.apps.grid_progress import progress_view
 from shotfit.bench.cost import RunEstimate, check_runs, estimate_runs
@@ -17,6 +18,7 @@ from shotfit.experiment import Experiment
 from shotfit.methods import published_name
 from shotfit.records import Record, load_records
 from shotfit.system.ray_cluster import RayOptions
+from shotfit.system.terminal import printable
 
 OVERHEAD = 50.0
 """Loading and evaluating, in training iterations: for the time left, where a guess will do."""
@@ -59,11 +61,12 @@ def show_plan(
     for estimate in estimates:
         experiment = estimate.experiment
         table.add_row(
-            dataset_name(experiment),
+            # As they are: markup in a name would be obeyed.
+            Text(printable(dataset_name(experiment))),
             experiment.setting,
             str(experiment.shots),
             str(experiment.seed),
-            experiment.backbone,
+            Text(printable(experiment.backbone)),
             method_name(experiment),
             f"{estimate.iterations:,}",
             duration(estimate.seconds),

@@ -11,6 +11,7 @@ import typer
 from shotfit import __version__
 from shotfit.apps import commands
 from shotfit.errors import DataError, UsageError
+from shotfit.system.terminal import printable
 
 app = typer.Typer(
     name="shotfit",
@@ -73,4 +74,4 @@ def main() -> None:
 
 
 def _say(message: str) -> None:
-    print(f"shotfit: {message}", file=sys.stderr)
+    print(printable(f"shotfit: {message}"), file=sys.stderr)

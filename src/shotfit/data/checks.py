@@ -9,13 +9,14 @@ from pathlib import Path
 from shotfit.data.dataset import Dataset, Example, Split
 from shotfit.data.template import check_template
 from shotfit.errors import DataError, UsageError
+from shotfit.system.terminal import has_controls
 
 
 def check_names(names: Sequence[str]) -> None:
     """Refuses class names that cannot stand in a prompt.
 
     Raises:
-        DataError: for an empty name.
+        DataError: for an empty name, or one with control characters.
         UsageError: for a single string in place of a list.
     """
     if isinstance(names, str):
@@ -23,6 +24,11 @@ def check_names(names: Sequence[str]) -> None:
     for number, name in enumerate(names):
         if not name.strip():
             raise DataError(f"The name of class number {number} is empty.")
+        if has_controls(name):
+            raise DataError(
+                f"The name of class number {number}, {name!r}, holds control characters, which no "
+                "prompt should."
+            )
 
 
 def check_split(split: Split) -> None:

@@ -10,6 +10,7 @@ from shotfit.report.labels import dataset_label
 from shotfit.report.layout import WIDE, Layout, Text, lay_out
 from shotfit.report.render_html import to_html
 from shotfit.report.tables import Panel, Report
+from shotfit.system.terminal import printable
 
 TERMINAL_WIDTH = 120
 """Columns of a terminal table that is not shown in a terminal."""
@@ -29,6 +30,7 @@ def render(report: Report, form: str) -> str:
 def to_terminal(report: Report, width: int | None = None, color: bool = False) -> str:
     """Box tables no wider than `width` characters; wide panels are cut between columns."""
     from rich.console import Console
+    from rich.text import Text as RichText
 
     width = width or TERMINAL_WIDTH
     console = Console(
@@ -38,12 +40,12 @@ def to_terminal(report: Report, width: int | None = None, color: bool = False) -
         color_system="standard" if color else None,
         highlight=False,
     )
-    console.print(f"[bold]{report.title}[/bold]\n")
+    console.print(RichText(f"{printable(report.title)}\n", style="bold"))
     for panel in report.panels:
         for part in _cut(panel, console):
             console.print(_rich_table(part))
     for note in report.notes:
-        console.print(note, markup=False)
+        console.print(printable(note), markup=False)
     return console.file.getvalue()  # type: ignore[attr-defined]
 
 
@@ -70,12 +72,17 @@ def _rich_table(panel: Panel):
 
     grid = lay_out(panel)
     table = Table(
-        title=dataset_label(panel.title), title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1)
+        title=RichText(printable(dataset_label(panel.title))),
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1),
     )
     for number, title in enumerate(flat_header(grid, "\n")):
-        table.add_column(title, justify="right" if number else "left", no_wrap=True)
+        table.add_column(
+            RichText(printable(title)), justify="right" if number else "left", no_wrap=True
+        )
     for row in grid.body:
-        table.add_row(*(RichText(cell.content, style=_style(cell)) for cell in row))
+        table.add_row(*(RichText(printable(cell.content), style=_style(cell)) for cell in row))
     return table
 
 
@@ -96,11 +103,11 @@ def flat_header(grid: Layout, separator: str) -> list[str]:
 
 def to_markdown(report: Report) -> str:
     """Pipe tables under headings; the best in bold, the second underlined."""
-    lines = [f"# {report.title}", ""]
+    lines = [f"# {_plain(report.title)}", ""]
     for panel in report.panels:
         grid = lay_out(panel)
         header = [_markdown_escape(title) for title in flat_header(grid, " ")]
-        lines += [f"## {dataset_label(panel.title)}", "", _pipes(header)]
+        lines += [f"## {_plain(dataset_label(panel.title))}", "", _pipes(header)]
         lines.append(_pipes(["---", *["---:"] * (len(header) - 1)]))
         lines += [_pipes([_markdown_cell(cell) for cell in row]) for row in grid.body]
         lines.append("")
@@ -113,9 +120,18 @@ def _pipes(cells: list[str]) -> str:
 
 
 def _markdown_escape(text: str) -> str:
-    for character in "\\|*_[]":
+    for character in "\\|*_[]`":
         text = text.replace(character, f"\\{character}")
-    return text
+    return _plain(text)
+
+
+def _plain(text: str) -> str:
+    return _one_line(text).replace("<", "&lt;")
+
+
+def _one_line(text: str) -> str:
+    """A name that breaks the line would leave its cell."""
+    return printable(" ".join(text.split("\n")))
 
 
 def _markdown_cell(cell: Text) -> str:
@@ -163,6 +179,8 @@ def _latex_panel(panel: Panel, half: bool) -> list[str]:
 
 _LATEX = {
     "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
     "±": r"$\pm$",
     "†": r"$^\dagger$",
     "Δ": r"$\Delta$",
@@ -172,7 +190,7 @@ _LATEX = {
 
 
 def _latex_escape(text: str) -> str:
-    return "".join(_LATEX.get(character, character) for character in text)
+    return "".join(_LATEX.get(character, character) for character in _one_line(text))
 
 
 def _latex_cell(cell: Text) -> str:

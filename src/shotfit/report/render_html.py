@@ -5,6 +5,7 @@ from html import escape
 from shotfit.report.labels import dataset_label
 from shotfit.report.layout import WIDE, Text, lay_out
 from shotfit.report.tables import Panel, Report
+from shotfit.system.terminal import printable
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1c2330; --soft: #697386; --line: #dfe3ea;
@@ -46,12 +47,12 @@ def to_html(report: Report) -> str:
     """The report as a page; the best in bold, the second underlined."""
     shape = "wide" if any(len(panel.columns) > WIDE for panel in report.panels) else "narrow"
     panels = "\n".join(_panel(panel) for panel in report.panels)
-    notes = "\n".join(f"<p>{escape(note)}</p>" for note in report.notes)
+    notes = "\n".join(f"<p>{_escaped(note)}</p>" for note in report.notes)
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(report.title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
-        f"<h1>{escape(report.title)}</h1>\n<main class={shape}>\n{panels}\n"
+        f"<title>{_escaped(report.title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
+        f"<h1>{_escaped(report.title)}</h1>\n<main class={shape}>\n{panels}\n"
         f"</main>\n<footer>\n{notes}\n</footer>\n</body>\n</html>\n"
     )
 
@@ -61,16 +62,16 @@ def _panel(panel: Panel) -> str:
     head = ""
     if grid.groups:
         spans = (
-            f'<th colspan="{span}">{escape(title)}</th>' if title else "<th></th>"
+            f'<th colspan="{span}">{_escaped(title)}</th>' if title else "<th></th>"
             for title, span in grid.groups
         )
         head = f"<tr>{''.join(spans)}</tr>"
-    head += f"<tr>{''.join(f'<th>{escape(title)}</th>' for title in grid.header)}</tr>"
+    head += f"<tr>{''.join(f'<th>{_escaped(title)}</th>' for title in grid.header)}</tr>"
     stacked = not all(grid.starts)
     rows = "\n".join(
         _row(row, start and stacked) for row, start in zip(grid.body, grid.starts, strict=True)
     )
-    title = escape(dataset_label(panel.title))
+    title = _escaped(dataset_label(panel.title))
     kind = "beside" if panel.has_printed else "alone"
     return (
         f'<section class="{kind}">\n'
@@ -88,6 +89,10 @@ def _cell(cell: Text) -> str:
     kind = cell.kind
     if kind == "difference" and cell.content:
         kind = "down" if cell.content.startswith("-") else "up"
-    text = escape(cell.content)
+    text = _escaped(cell.content)
     text = f"<b>{text}</b>" if cell.best else f"<u>{text}</u>" if cell.second else text
     return f'<td class="{kind}">{text}</td>'
+
+
+def _escaped(text: str) -> str:
+    return escape(printable(text))

@@ -72,6 +72,7 @@ def predict(
     from shotfit.apps.predict.output_file import PredictionFile, escaped
     from shotfit.apps.pretrained import confirmed
     from shotfit.data.image_files import check_named_files
+    from shotfit.system.terminal import printable
 
     question = stream.Question(
         model, _names(classes), top, int8, reduced, backbone=confirmed(model, backbone)
@@ -93,7 +94,11 @@ def predict(
     if out is None:
         for rows in stream.predictions(question, images, **how):
             for row in rows:
-                print(escaped(json.dumps(row, ensure_ascii=False) if as_json else _words(row)))
+                print(
+                    escaped(json.dumps(row, ensure_ascii=False))
+                    if as_json
+                    else printable(_words(row))
+                )
         return
     with PredictionFile(out, identity) as file:
         for rows in stream.predictions(question, images, skip=file.rows, **how):

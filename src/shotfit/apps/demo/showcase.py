@@ -20,6 +20,7 @@ from shotfit.methods.base import Method
 from shotfit.observers.progress import fit_progress
 from shotfit.recipe import Recipe, one_stage, two_stage
 from shotfit.records import Record
+from shotfit.system.terminal import printable
 from shotfit.training.loop import TrainStep
 
 # A third of the published 300 iterations per shot, so that a visitor waits a minute.
@@ -74,7 +75,8 @@ def showcase(name: str, shots: int, seed: int, out: Path, *, quiet: bool) -> dic
 
         written["picture"] = str(draw(out / "demo.png", name, results, curve, predictions))
     seconds = time.perf_counter() - started
-    console.print(f"Written in {seconds:.0f} s: {', '.join(written.values())}")
+    paths = printable(", ".join(written.values()))
+    console.print(f"Written in {seconds:.0f} s: {paths}", markup=False)
     return {"task": name, "metrics": results, "seconds": seconds, **written}
 
 

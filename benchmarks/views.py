@@ -11,6 +11,7 @@ compared: novel classes are answered by the first stage, whatever the views.
 """
 
 import argparse
+import dataclasses
 import json
 import random
 import statistics
@@ -132,7 +133,9 @@ def variant(
     second = LinearClassifier(method, LinearConfig(views=views))
     started = time.perf_counter()
     second.setup(support)
-    for _ in train(second, support, second.suited(training)):
+    scale = method.backbone.hints.classifier_lr_scale
+    training = dataclasses.replace(training, lr=training.lr * scale)
+    for _ in train(second, support, training):
         pass
     seconds = time.perf_counter() - started
     found = evaluate(second, task.tests)

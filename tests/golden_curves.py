@@ -35,7 +35,7 @@ def record(name: str) -> str:
     for phase, training in enumerate(method_class.published_training(FACTS)):
         method.begin_round(phase)
         lines += curve(f"phase {phase + 1}", method, support, training)
-    if method_class.first_stage:
+    if method_class.first_fraction is not None:
         method = LinearClassifier(method)
         method.setup(support)
         (training,) = LinearClassifier.published_training(FACTS)

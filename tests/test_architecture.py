@@ -7,11 +7,14 @@ new one is given its place, and its rule in that page.
 import ast
 import graphlib
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from shotfit.methods import get_method, list_methods
 
 PACKAGE = Path(__file__).parent.parent / "src" / "shotfit"
 
@@ -57,6 +60,23 @@ DATA = """
     sources
     inputs
 """
+
+# Who may load which package of others; one that is not here is a new dependency, and fails.
+OUTSIDE = {
+    "torch": """system data backbone layers methods training evaluation recipe plan adaptation
+        experiment observers saving bench classifier apps""",
+    "transformers": "backbone",
+    "huggingface_hub": "backbone saving apps",
+    "safetensors": "backbone saving",
+    "numpy": "data classifier report",
+    "PIL": "data",
+    "yaml": "config apps",
+    "filelock": "system",
+    "ray": "system",
+    "matplotlib": "report apps",
+    "rich": "observers report apps",
+    "typer": "apps",
+}
 
 
 def levels(text):
@@ -114,9 +134,10 @@ def calls(path):
             yield ast.unparse(node.func)
 
 
-def top_level_imports(path):
+def imported_names(path):
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module:
+        if isinstance(node, ast.ImportFrom):
+            assert node.module and not node.level, "say the whole name of a module"
             yield node.module
         elif isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -150,6 +171,12 @@ def test_no_files_import_each_other_in_circles():
     graphlib.TopologicalSorter(graph).prepare()
 
 
+def test_setup_and_restore_are_the_base_class_own():
+    """They set the trained names, which a method that replaced them would forget."""
+    for name in (*list_methods(), "linear"):
+        assert not {"setup", "restore"} & set(vars(get_method(name)))
+
+
 METHODS = [path for path in FILES if path.parent == PACKAGE / "methods"]
 
 
@@ -159,26 +186,39 @@ def test_methods_see_no_other_method_no_file_and_no_optimiser(path):
         if module[0] == "methods" and path.stem != "__init__":
             assert module[1] in ("base", "published"), f"imports {'.'.join(module)}"
     assert not {"open", "print", "torch.device"} & set(calls(path))
-    assert not any(name.startswith("torch.optim") for name in top_level_imports(path))
+    assert not any(name.startswith("torch.optim") for name in imported_names(path))
+
+
+PICKS = re.compile(
+    r"torch\.device|torch\.(cuda|xpu|mps|backends\.mps)\.(is_available|device_count|current_device)"
+    r"|torch\.(accelerator|set_default_device)\b.*|.*\.cuda"
+)
 
 
 @every_file
 def test_only_an_experiment_picks_devices_and_nobody_seeds_globally(path):
-    picks = {"torch.device", "torch.cuda.is_available"}
-    seeds = {"torch.manual_seed", "random.seed", "np.random.seed"}
     called = set(calls(path))
-    assert not called & seeds
-    assert module_of(path) == ("experiment",) or not called & picks
+    assert not called & {"torch.manual_seed", "torch.seed", "random.seed", "np.random.seed"}
+    if module_of(path) != ("experiment",):
+        assert not [name for name in called if PICKS.fullmatch(name)]
 
 
 @every_file
-def test_layers_and_data_stay_what_they_are(path):
-    loaded = set(top_level_imports(path))
+def test_packages_of_others_have_their_rooms(path):
     room = module_of(path)[0]
-    if room == "layers":
-        assert not any(name.startswith("transformers") for name in loaded)
+    for name in imported_names(path):
+        package = name.partition(".")[0]
+        if package in sys.stdlib_module_names or package in ("shotfit", "_typeshed"):
+            continue
+        assert package in OUTSIDE, f"{package} has no room"
+        assert room in OUTSIDE[package].split(), f"{room} imports {package}"
     if room == "data":
-        assert not any(name.startswith("torch.nn") for name in loaded)
+        assert not any(name.startswith("torch.nn") for name in imported_names(path))
+
+
+@every_file
+def test_only_the_command_line_and_observers_print(path):
+    assert module_of(path)[0] in ("apps", "observers") or "print" not in calls(path)
 
 
 @every_file

@@ -25,7 +25,7 @@ from shotfit.recipe import Overrides, Recipe, Stage, named_recipe, one_stage, tw
 from shotfit.training.loop import train
 
 FACTS = TaskFacts("shapes", "base_to_novel", shots=4, classes=3, images=12)
-FIRST_STAGES = [name for name in list_methods() if get_method(name).first_stage]
+FIRST_STAGES = [name for name in list_methods() if get_method(name).first_fraction is not None]
 TRAINED = [name for name in list_methods() if get_method(name).published_training(FACTS)]
 NAMES = ("red", "green", "blue")
 UNSEEN = ("yellow", "purple")
@@ -326,7 +326,7 @@ def test_published_training_is_complete(name):
     for config in trainings:
         assert isinstance(config, TrainConfig)
         assert (config.epochs is None) != (config.iterations is None)
-    if name != "zero_shot" and get_method(name).first_stage:
+    if name != "zero_shot" and get_method(name).first_fraction is not None:
         assert trainings
 
 

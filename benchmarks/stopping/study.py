@@ -175,7 +175,10 @@ def second_stage(
     second = LinearClassifier(method, LinearConfig(views=views))
     second.setup(support)
     # With the factor that the backbone asks for, as a recipe has it.
-    for _ in train(second, support, second.suited(training)):
+    training = dataclasses.replace(
+        training, lr=training.lr * method.backbone.hints.classifier_lr_scale
+    )
+    for _ in train(second, support, training):
         pass
     return second
 

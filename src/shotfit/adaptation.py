@@ -38,6 +38,7 @@ def adapt(
     Raises:
         UsageError: for a recipe that makes no sense (see `plan`).
     """
+    facts = dataclasses.replace(facts, classifier_lr_scale=backbone.hints.classifier_lr_scale)
     rule: StoppingRule | None = None
     share = 0.0
     if recipe.first_fraction == "auto":
@@ -56,11 +57,8 @@ def adapt(
         else:
             method = LinearClassifier(method, config)
         method.setup(support)
-        method.trained_names = tuple(support.classnames)
         for number_of_round, training in enumerate(trainings):
             method.begin_round(number_of_round)
-            if not stage.sets_lr:
-                training = method.suited(training)
             for step in train(method, support, training):
                 if observe is not None:
                     observe(method, number, step)

@@ -116,7 +116,7 @@ def run(
         status="done",
         metrics=metrics,
         curve=log.curve(),
-        # Without a step, what `setup` and `finish` have solved for.
+        # Without a step, what `prepare` and `finish` have solved for.
         trainable_parameters=log.trainable or [trainable_parameters(method)],
         cost={
             "seconds": fitted - started,

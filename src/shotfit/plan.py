@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from shotfit.config import override
 from shotfit.errors import UsageError
 from shotfit.methods import get_method
-from shotfit.methods.linear import LinearConfig
+from shotfit.methods.linear import LinearClassifier, LinearConfig
 from shotfit.methods.published import TaskFacts, TrainConfig
 from shotfit.recipe import Recipe, Stage
 from shotfit.training.loop import total_iterations
@@ -50,7 +50,7 @@ def plan(recipe: Recipe, facts: TaskFacts) -> tuple[PlannedStage, ...]:
     second = stages[1]
     if second.method != "linear":
         raise UsageError("The second stage of a recipe is 'linear'.")
-    if not method.first_stage:
+    if method.first_fraction is None:
         raise UsageError(
             f"{first.method!r} trains nothing that classes share, so it cannot be a first stage."
         )
@@ -65,10 +65,10 @@ def plan(recipe: Recipe, facts: TaskFacts) -> tuple[PlannedStage, ...]:
     else:
         trainings = _shortened(trainings, facts, fraction)
     linear = override(LinearConfig(), second.options)
-    rest = TrainConfig(iterations=total - iterations)
+    rest = _spread(LinearClassifier.published_training(facts), total - iterations)
     return (
         PlannedStage(first, config, _overridden(trainings, first.training)),
-        PlannedStage(second, linear, _overridden((rest,), second.training)),
+        PlannedStage(second, linear, _overridden(rest, second.training)),
     )
 
 

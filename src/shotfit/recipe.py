@@ -21,11 +21,6 @@ class Stage:
     options: dict[str, Any] = field(default_factory=dict)
     training: dict[str, Any] = field(default_factory=dict)
 
-    @property
-    def sets_lr(self) -> bool:
-        """Whether it names a learning rate, which is then meant as it is given."""
-        return "lr" in self.training
-
 
 @dataclass(frozen=True)
 class Recipe:

@@ -10,7 +10,7 @@ from published_shapes import shapes_only, vit_b16, vit_l14
 from torch import nn
 
 from shotfit.config import override
-from shotfit.data.benchmark.templates import published_templates
+from shotfit.data.benchmark.templates import dataset_templates
 from shotfit.errors import UsageError
 from shotfit.layers.averaging import EpochAverage
 from shotfit.layers.depth import last_block, scaled_block
@@ -222,8 +222,8 @@ def test_prompts():
     assert published("tcp", "my photos")[0].teacher_template is None
     for dataset in UPDATES:
         config = published("tcp", dataset)[0]
-        assert config.teacher_template == published_templates(dataset).tcp_teacher
-        assert published("clipfit", dataset)[0].template == published_templates(dataset).kgcoop
+        assert config.teacher_template == dataset_templates(dataset).tcp_teacher
+        assert published("clipfit", dataset)[0].template == dataset_templates(dataset).kgcoop
         assert published("mmrl", dataset)[0].template == published("mmrl_pp", dataset)[0].template
     tcp = {name: published("tcp", name)[0] for name in UPDATES}
     assert tcp["fgvc_aircraft"].teacher_template == "a photo of an aircraft {}."

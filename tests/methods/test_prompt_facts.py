@@ -7,7 +7,7 @@ from published_shapes import vit_b16, vit_l14
 
 from shotfit.config import override
 from shotfit.data.benchmark.facts import benchmark_key
-from shotfit.data.benchmark.templates import published_templates
+from shotfit.data.benchmark.templates import dataset_templates
 from shotfit.errors import DataError, UsageError
 from shotfit.layers.prompt_tokens import phrase_embeddings, text_context
 from shotfit.methods import get_method
@@ -159,11 +159,11 @@ def test_maples_own_ivlp_is_one_option_away():
 
 def test_hand_written_prompts():
     assert benchmark_key("OxfordPets") == benchmark_key("oxford_pets") == "oxford_pets"
-    assert published_templates("my photos") is None
+    assert dataset_templates("my photos") is None
     assert benchmark_key("my photos") == ""
-    assert published_templates("DescribableTextures").prograd == "a texture of {}."
+    assert dataset_templates("DescribableTextures").prograd == "a texture of {}."
     for dataset in UPDATES:
-        prompts = published_templates(dataset)
+        prompts = dataset_templates(dataset)
         assert prompts.prograd.endswith("{}."), "the class name must come last"
         assert prompts.kgcoop.count("{}") == 1
         assert len(prompts.plot) == 4

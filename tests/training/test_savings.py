@@ -211,7 +211,7 @@ def test_recomputation_gives_the_same_curve(name, task):
 def test_micro_batches_add_up_to_the_batch(name, task, monkeypatch):
     # A mask is drawn per forward pass, so that dropout cannot be the same in parts.
     monkeypatch.setattr(SeededDropout, "__call__", lambda self, x, layer: x)
-    if not get_method(name).mean_over_images:
+    if not get_method(name).additive_loss:
         with pytest.raises(UsageError, match="whole batch"):
             curve(name, task, micro_batch=3)
         return

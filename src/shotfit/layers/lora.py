@@ -1,11 +1,12 @@
-"""LoRA: a trained low-rank product beside a frozen linear layer, with seeded dropout.
+"""LoRA: a trained low-rank product beside frozen linear layers of both towers, with seeded dropout.
 
 Hu et al., LoRA: Low-Rank Adaptation of Large Language Models, ICLR 2022, section 4.1; the scaling
 alpha / sqrt(r) is that of Kalajdzievski, A Rank Stabilization Scaling Factor, 2023.
 """
 
 import math
-from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +14,31 @@ from torch.nn import functional as F
 
 from shotfit.backbone.chunks import current_chunk
 from shotfit.backbone.tower import LINEAR
+from shotfit.config import Count
 from shotfit.errors import UsageError
+
+if TYPE_CHECKING:
+    from shotfit.backbone import Backbone
+
+
+@dataclass(frozen=True)
+class LoRAConfig:
+    """Options of LoRA, with the values that 2SFS and CLIP-LoRA share."""
+
+    rank: Count = 2
+    """Rank r of the update of each layer."""
+    alpha: float = 1.0
+    """Numerator of the scaling."""
+    scaling: Literal["rslora", "standard"] = "rslora"
+    """"rslora" divides alpha by the square root of the rank, as published; "standard" by it."""
+    dropout: float = 0.25
+    """Share of the input of the low-rank product that is zeroed in training."""
+    target_modules: tuple[str, ...] = ("q_proj", "k_proj", "v_proj")
+    """Adapted layers of a block; out_proj, fc1 and fc2 are the others that there are."""
+    towers: Literal["both", "vision", "text"] = "both"
+    """Which encoders are adapted."""
+    blocks: tuple[int, ...] | None = None
+    """First and last adapted block, counted from 1; None adapts all."""
 
 
 class SeededDropout:
@@ -77,36 +102,41 @@ class LoRALinear(nn.Linear):
         return F.linear(input, self.weight, self.bias) + self.scaling * low
 
 
-def add_lora(
-    tower: nn.ModuleList,
-    *,
-    target_modules: Sequence[str],
-    blocks: Sequence[int] | None,
-    rank: int,
-    alpha: float,
-    scaling: str,
-    dropout: SeededDropout,
-) -> None:
-    """Puts LoRA beside the named layers of a tower's blocks, in place.
+class TowerLoRA:
+    """LoRA in the towers of a backbone, as a config asks for it, and the masks of its dropout."""
 
-    `blocks` is the first and the last block that get it, counted from 1; None means all. The
-    product is scaled by alpha / sqrt(r) with `scaling` "rslora", by alpha / r with "standard".
+    def __init__(
+        self, backbone: "Backbone", config: LoRAConfig, generator: torch.Generator
+    ) -> None:
+        """Puts LoRA beside the named layers of the towers' blocks, in place.
 
-    Raises:
-        UsageError: for a layer or a range of blocks that is not there.
-    """
-    unknown = [name for name in target_modules if name not in LINEAR]
-    if unknown or not target_modules:
+        Raises:
+            UsageError: for a layer or a range of blocks that is not there.
+        """
+        towers = ("vision", "text")
+        self._dropout = {name: SeededDropout(config.dropout, generator) for name in towers}
+        for name in towers if config.towers == "both" else (config.towers,):
+            _add(getattr(backbone, name).blocks, config, self._dropout[name])
+
+    def renew_masks(self, tower: Literal["vision", "text"]) -> None:
+        """Draws the dropout masks of the next pass through a tower, in training."""
+        self._dropout[tower].renew()
+
+
+def _add(tower: nn.ModuleList, config: LoRAConfig, dropout: SeededDropout) -> None:
+    names, rank, blocks = config.target_modules, config.rank, config.blocks
+    unknown = [name for name in names if name not in LINEAR]
+    if unknown or not names:
         raise UsageError(f"target_modules must be some of {', '.join(LINEAR)}.")
     if rank < 1 or not 0 <= dropout.p < 1:
         raise UsageError(f"LoRA needs rank >= 1 and 0 <= dropout < 1, got {rank}, {dropout.p}.")
     first, last = blocks if blocks is not None and len(blocks) == 2 else (1, len(tower))
     if (blocks is not None and len(blocks) != 2) or not 1 <= first <= last <= len(tower):
         raise UsageError(f"blocks must be two numbers 1 <= first <= last <= {len(tower)}.")
-    factor = alpha / math.sqrt(rank) if scaling == "rslora" else alpha / rank
+    factor = config.alpha / (math.sqrt(rank) if config.scaling == "rslora" else rank)
     layer = 0
     for block in tower[first - 1 : last]:
-        for name in target_modules:
+        for name in names:
             base = getattr(block, name)
             setattr(block, name, LoRALinear(base, rank, factor, dropout, layer))
             layer += 1

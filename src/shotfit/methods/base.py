@@ -6,7 +6,7 @@ Score of an image x for a class c: s cos(V(x), T(prompt(c))), with the frozen lo
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, final
 
 import torch
 from torch import Tensor, nn
@@ -64,14 +64,12 @@ class Method(nn.Module):
     starts_at_zero_shot: bool = True
     # Can score a class it was not trained on, from its name.
     open_vocabulary: ClassVar[bool] = True
-    # Trains something that classes share, so that a second stage can follow.
-    first_stage: ClassVar[bool] = True
-    # The share of a two-stage budget that goes to this method as the first stage (paper, alpha).
-    first_fraction: ClassVar[float] = 0.6
-    # The loss is a mean over images, so that a batch's is the mean of its parts'.
-    mean_over_images: ClassVar[bool] = True
-    # The loss takes no gradients itself, which the scale that fp16 needs would not reach.
-    scales_with_loss: ClassVar[bool] = True
+    # The share of a two-stage budget that goes to this method as the first stage (paper, alpha);
+    # None where it trains nothing that classes share, so that no second stage can follow.
+    first_fraction: ClassVar[float | None] = 0.6
+    # The loss is a mean over images and takes no gradients itself: a batch can be taken in parts,
+    # and the loss scaled, as fp16 needs it.
+    additive_loss: ClassVar[bool] = True
     # The prompt is the task's template; methods that learn it start from a phrase of their own.
     uses_template: ClassVar[bool] = True
     # The images on which a number is chosen that training does not decide: an epoch, a weight. Of
@@ -99,10 +97,17 @@ class Method(nn.Module):
         self.config = config if config is not None else self.Config()
         self.template = template
         self.generator = generator or torch.Generator().manual_seed(0)
-        # Names of the classes it was trained on; what is learnt per class goes by them.
+        # Names of the classes it was trained on; what is learnt per class goes by them. Set by
+        # `setup` and `restore`, and nowhere else.
         self.trained_names: tuple[str, ...] = ()
 
+    @final
     def setup(self, support: SupportSet) -> None:
+        """Makes the method ready to train on a support set; what it does there is `prepare`."""
+        self.trained_names = tuple(support.classnames)
+        self.prepare(support)
+
+    def prepare(self, support: SupportSet) -> None:
         """Looks once at the support set before training; may solve the whole problem."""
 
     def finish(self, support: SupportSet, validation: SupportSet | None) -> None:
@@ -152,10 +157,6 @@ class Method(nn.Module):
     def batches(self, support: SupportSet, batch_size: int, drop_last: bool) -> Iterator[Batch]:
         """Endless training batches: what `loss` takes, and labels."""
         return support.batches(batch_size, drop_last=drop_last, crop_scale=self.crops)
-
-    def suited(self, training: TrainConfig) -> TrainConfig:
-        """`training` as the backbone's hints ask for it."""
-        return training
 
     # What follows is shared by methods and not meant to be overridden.
 
@@ -266,13 +267,19 @@ class Method(nn.Module):
         state = self.state_dict()
         return {name: state[name].detach().cpu().contiguous() for name in self.learned_names()}
 
+    @final
     def restore(self, state: dict[str, Tensor], trained_names: Sequence[str]) -> None:
         """Takes up learned tensors without the support set they came from.
 
         Raises:
-            ValueError: when a tensor does not fit this method and backbone.
+            KeyError, ValueError: when a tensor is missing, or does not fit this method and
+                backbone.
         """
         self.trained_names = tuple(trained_names)
+        self.load_learned(state)
+
+    def load_learned(self, state: dict[str, Tensor]) -> None:
+        """The tensors of `learned_state`, back in their places."""
         own = self.state_dict(keep_vars=True)
         for name, value in state.items():
             if name in own:
@@ -282,7 +289,7 @@ class Method(nn.Module):
                     )
                 own[name].data.copy_(value)
             elif "." not in name:
-                # Made by `setup` from the support set.
+                # Made by `prepare` from the support set.
                 self.register_buffer(name, value.to(self.backbone.device))
             else:
                 raise ValueError(f"{type(self).__name__} has no tensor {name}")

@@ -55,12 +55,11 @@ class CLAP(Method):
     """CLAP and ZS-LP (see the module's docstring)."""
 
     Config = CLAPConfig
-    first_stage = False
+    first_fraction = None
 
     @torch.no_grad()
-    def setup(self, support: SupportSet) -> None:
+    def prepare(self, support: SupportSet) -> None:
         """Encodes the views, starts the rows at the text, and weighs how it holds each of them."""
-        self.trained_names = tuple(support.classnames)
         self._features = self.encode_views(support, self.config.views).flatten(0, 1)
         self._labels = support.labels.to(self._features.device).repeat(self.config.views)
         self._text = self._embed(self.trained_names)

@@ -18,71 +18,34 @@ When to prefer it: alone, with all classes known and 8 or 16 shots; novel ones s
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
 
 from torch import Tensor
 
-from shotfit.config import Count
-from shotfit.layers.lora import SeededDropout, add_lora
+from shotfit.layers.lora import LoRAConfig, TowerLoRA
 from shotfit.methods.base import ClassEmbeddings, Method
 from shotfit.methods.published import TaskFacts, TrainConfig
-
-
-@dataclass(frozen=True)
-class CLIPLoRAConfig:
-    """Options of CLIP-LoRA."""
-
-    rank: Count = 2
-    """Rank r of the update of each layer."""
-    alpha: float = 1.0
-    """Numerator of the scaling."""
-    scaling: Literal["rslora", "standard"] = "rslora"
-    """"rslora" divides alpha by the square root of the rank, as published; "standard" by it."""
-    dropout: float = 0.25
-    """Share of the input of the low-rank product that is zeroed in training."""
-    target_modules: tuple[str, ...] = ("q_proj", "k_proj", "v_proj")
-    """Adapted layers of a block; out_proj, fc1 and fc2 are the others that there are."""
-    towers: Literal["both", "vision", "text"] = "both"
-    """Which encoders are adapted."""
-    blocks: tuple[int, ...] | None = None
-    """First and last adapted block, counted from 1; None adapts all."""
 
 
 class CLIPLoRA(Method):
     """CLIP-LoRA (see the module's docstring)."""
 
-    Config = CLIPLoRAConfig
+    Config = LoRAConfig
     first_fraction = 0.3
 
     def __init__(self, *args, **options) -> None:
         super().__init__(*args, **options)
-        config = self.config
-        names = ("vision", "text") if config.towers == "both" else (config.towers,)
-        self._dropout = {
-            name: SeededDropout(config.dropout, self.generator) for name in ("vision", "text")
-        }
-        for name in names:
-            add_lora(
-                getattr(self.backbone, name).blocks,
-                target_modules=config.target_modules,
-                blocks=config.blocks,
-                rank=config.rank,
-                alpha=config.alpha,
-                scaling=config.scaling,
-                dropout=self._dropout[name],
-            )
+        self._lora = TowerLoRA(self.backbone, self.config, self.generator)
 
     def encode_images(self, pixels: Tensor) -> Tensor:
         """As `Method.encode_images`, in training with fresh dropout masks."""
         if self.training:
-            self._dropout["vision"].renew()
+            self._lora.renew_masks("vision")
         return super().encode_images(pixels)
 
     def encode_classes(self, names: Sequence[str]) -> ClassEmbeddings:
         """As `Method.encode_classes`, in training with fresh dropout masks."""
         if self.training:
-            self._dropout["text"].renew()
+            self._lora.renew_masks("text")
         return super().encode_classes(names)
 
     @classmethod

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from shotfit.config import NotNegative
-from shotfit.data.benchmark.templates import published_templates
+from shotfit.data.benchmark.templates import dataset_templates
 from shotfit.data.support_set import SupportSet
 from shotfit.data.template import Template
 from shotfit.layers.anchors import cosine_distance
@@ -64,7 +64,7 @@ class CLIPFit(Method):
         self._anchors: Tensor | None = None
 
     @torch.no_grad()
-    def setup(self, support: SupportSet) -> None:
+    def prepare(self, support: SupportSet) -> None:
         """Embeds the class names once, before anything is tuned."""
         self._anchors = self.encode_classes(support.classnames).weight
 
@@ -79,7 +79,7 @@ class CLIPFit(Method):
     @classmethod
     def published_config(cls, facts: TaskFacts) -> CLIPFitConfig:
         """Lambda 8, or 2 with few shots of most datasets; KgCoOp's prompts on benchmarks."""
-        templates = published_templates(facts.dataset)
+        templates = dataset_templates(facts.dataset)
         strong = facts.setting == "base_to_novel" or facts.benchmark in STRONGLY_ANCHORED
         return CLIPFitConfig(
             weight=8.0 if strong else 2.0, template=templates.kgcoop if templates else None

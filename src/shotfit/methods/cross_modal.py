@@ -51,13 +51,12 @@ class CrossModal(Method):
     """The cross-modal probe (see the module's docstring)."""
 
     Config = CrossModalConfig
-    first_stage = False
+    first_fraction = None
     selects_on = "validation shots"
 
     @torch.no_grad()
-    def setup(self, support: SupportSet) -> None:
+    def prepare(self, support: SupportSet) -> None:
         """Encodes every image twice, as it is and mirrored, and every prompt of every class."""
-        self.trained_names = tuple(support.classnames)
         mirrored = ((pixels.flip(-1), labels) for pixels, labels in support.plain())
         embeds = [self.encode_pass(images) for images in (support.plain(), mirrored)]
         labels = support.labels.to(self.backbone.device)

@@ -61,17 +61,16 @@ class GDA(Method):
 
     Config = GDAConfig
     starts_at_zero_shot = False
-    first_stage = False
+    first_fraction = None
     crop_scale = (0.5, 1.0)
 
     @torch.no_grad()
-    def setup(self, support: SupportSet) -> None:
+    def prepare(self, support: SupportSet) -> None:
         """Solves for the Gaussians.
 
         Raises:
             DataError: when the views of each class are all alike, such as a single one.
         """
-        self.trained_names = tuple(support.classnames)
         features = self.encode_views(support, self.config.passes).flatten(0, 1).double()
         labels = support.labels.to(features.device).repeat(self.config.passes)
         means = class_means(features, labels, len(self.trained_names))

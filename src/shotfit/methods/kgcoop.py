@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from shotfit.config import NotNegative
-from shotfit.data.benchmark.templates import published_templates
+from shotfit.data.benchmark.templates import dataset_templates
 from shotfit.data.support_set import SupportSet
 from shotfit.data.template import Template
 from shotfit.layers.anchors import cosine_distance
@@ -59,7 +59,7 @@ class KgCoOp(Method):
         self._targets: Tensor | None = None
 
     @torch.no_grad()
-    def setup(self, support: SupportSet) -> None:
+    def prepare(self, support: SupportSet) -> None:
         """Embeds the hand-written prompts once; they stay as they are."""
         template = self.config.target_template or self.template
         texts = [template.format(name.replace("_", " ")) for name in support.classnames]
@@ -82,7 +82,7 @@ class KgCoOp(Method):
     @classmethod
     def published_config(cls, facts: TaskFacts) -> KgCoOpConfig:
         """W = 8, and on the benchmark datasets their hand-written targets."""
-        templates = published_templates(facts.dataset)
+        templates = dataset_templates(facts.dataset)
         return KgCoOpConfig(target_template=templates.kgcoop if templates else None)
 
     @classmethod

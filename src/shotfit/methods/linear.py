@@ -16,7 +16,7 @@ and training the classifier; `inner_dropout=True` does so.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -70,10 +70,9 @@ class LinearClassifier(Method):
         return self.inner.backbone
 
     @torch.no_grad()
-    def setup(self, support: SupportSet) -> None:
+    def prepare(self, support: SupportSet) -> None:
         """Starts the rows at the class embeddings; encodes the views when there are some."""
         self.train(self.training)
-        self.trained_names = support.classnames
         rows = self.inner.encode_classes(support.classnames).weight.detach().float().clone()
         self.weight = nn.Parameter(rows)
         if self.config.views is not None:
@@ -130,23 +129,18 @@ class LinearClassifier(Method):
 
     @classmethod
     def published_training(cls, facts: TaskFacts) -> tuple[TrainConfig, ...]:
-        """2SFS's optimiser; the recipe sets the number of iterations."""
-        return (TrainConfig(),)
-
-    def suited(self, training: TrainConfig) -> TrainConfig:
-        """With the factor that a backbone asks for: how far one step moves a logit depends on its
-        logit scale and dimension, s sqrt(d), which are not CLIP's in every model."""
-        factor = self.backbone.hints.classifier_lr_scale
-        return replace(training, lr=training.lr * factor)
+        """2SFS's optimiser, with the factor that the backbone asks for: how far one step moves a
+        logit depends on its logit scale and dimension, s sqrt(d), which are not CLIP's in every
+        model. The recipe sets the number of iterations."""
+        return (TrainConfig(lr=TrainConfig.lr * facts.classifier_lr_scale),)
 
     def learned_names(self) -> list[str]:
         """The rows and what the wrapped method learned, although that is frozen by now."""
         return ["weight", *self._inner_learned] if "weight" in self._parameters else []
 
-    def restore(self, state: dict[str, Tensor], trained_names: Sequence[str]) -> None:
-        """As `Method.restore`; tensors of the wrapped method go to it."""
+    def load_learned(self, state: dict[str, Tensor]) -> None:
+        """As `Method.load_learned`; tensors of the wrapped method go to it."""
         prefix = "inner."
         inside = {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}
-        self.inner.restore(inside, ())
+        self.inner.load_learned(inside)
         self.weight = nn.Parameter(state["weight"].to(self.backbone.device), requires_grad=False)
-        self.trained_names = tuple(trained_names)

@@ -58,15 +58,14 @@ class LPPlusPlus(Method):
     Config = LPPlusPlusConfig
     starts_at_zero_shot = False
     open_vocabulary = False
-    first_stage = False
+    first_fraction = None
     selects_on = "validation shots"
     crop_scale = (0.5, 1.0)
 
     @torch.no_grad()
-    def setup(self, support: SupportSet) -> None:
+    def prepare(self, support: SupportSet) -> None:
         """Encodes each image once, augmented, and sets the start that the data gives."""
         device = self.backbone.device
-        self.trained_names = tuple(support.classnames)
         self._features = self.encode_pass(support.augmented_once(crop_scale=self.crops))
         one_hot = F.one_hot(support.labels.to(device), len(self.trained_names))
         self._targets = one_hot.to(self._features.dtype)

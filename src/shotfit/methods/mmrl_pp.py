@@ -104,7 +104,7 @@ class MMRLPlusPlus(Method):
         self._anchors: Tensor | None = None
 
     @torch.no_grad()
-    def setup(self, support: SupportSet) -> None:
+    def prepare(self, support: SupportSet) -> None:
         """Embeds the class names with frozen CLIP, once."""
         self._anchors = super().encode_classes(support.classnames).weight
 

@@ -32,7 +32,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from shotfit.config import Count, NotNegative, Positive
-from shotfit.data.benchmark.templates import published_templates
+from shotfit.data.benchmark.templates import dataset_templates
 from shotfit.errors import UsageError
 from shotfit.layers.prompt_tokens import phrase_ids, placeholders, prefixed, random_prompts
 from shotfit.layers.sinkhorn import transport_plan
@@ -138,7 +138,7 @@ class PLOT(Method):
     @classmethod
     def published_config(cls, facts: TaskFacts) -> PLOTConfig:
         """The four phrases of the dataset, or Caltech101's."""
-        templates = published_templates(facts.dataset)
+        templates = dataset_templates(facts.dataset)
         return PLOTConfig(phrases=templates.plot if templates else PHRASES)
 
     @classmethod

@@ -28,7 +28,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from shotfit.config import Count, NotNegative, Positive
-from shotfit.data.benchmark.templates import published_templates
+from shotfit.data.benchmark.templates import dataset_templates
 from shotfit.data.support_set import SupportSet
 from shotfit.data.template import Template
 from shotfit.errors import UsageError
@@ -58,10 +58,8 @@ class ProGrad(Method):
     """ProGrad (see the module's docstring)."""
 
     Config = ProGradConfig
-    # Which part of the gradient is kept depends on the whole batch.
-    mean_over_images = False
-    # Both of its gradients are taken within the loss.
-    scales_with_loss = False
+    # Which part of the gradient is kept depends on the whole batch, and the loss takes gradients.
+    additive_loss = False
     starts_at_zero_shot = False
     first_fraction = 0.3
 
@@ -81,7 +79,7 @@ class ProGrad(Method):
         self._teacher: Tensor | None = None
 
     @torch.no_grad()
-    def setup(self, support: SupportSet) -> None:
+    def prepare(self, support: SupportSet) -> None:
         """Embeds the teacher's prompts once."""
         texts = [self._template.format(name.replace("_", " ")) for name in support.classnames]
         self._teacher = F.normalize(self.backbone.encode_text(texts), dim=-1)
@@ -112,7 +110,7 @@ class ProGrad(Method):
     @classmethod
     def published_config(cls, facts: TaskFacts) -> ProGradConfig:
         """Lambda 1, or 0.8 with 8 or more shots on Flowers, DTD and EuroSAT (its README)."""
-        templates = published_templates(facts.dataset)
+        templates = dataset_templates(facts.dataset)
         softer = facts.benchmark in SOFTER and facts.shots >= 8
         return ProGradConfig(
             teacher_template=templates.prograd if templates else None,

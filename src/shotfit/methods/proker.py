@@ -60,17 +60,16 @@ class ProKeR(Method):
 
     Config = ProKeRConfig
     starts_at_zero_shot = False
-    first_stage = False
+    first_fraction = None
     crop_scale = (0.5, 1.0)
 
     @torch.no_grad()
-    def setup(self, support: SupportSet) -> None:
+    def prepare(self, support: SupportSet) -> None:
         """Solves the system.
 
         Raises:
             UsageError: when it does not fit into the memory that is free.
         """
-        self.trained_names = tuple(support.classnames)
         rows, device = len(support) * self.config.passes, self.backbone.device
         needed, free = _BYTES * rows**2, free_memory_bytes(device)
         if needed > free:

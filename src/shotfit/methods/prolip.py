@@ -65,7 +65,7 @@ class ProLIP(Method):
         self._views: list[Tensor] = []
 
     @torch.no_grad()
-    def setup(self, support: SupportSet) -> None:
+    def prepare(self, support: SupportSet) -> None:
         """Keeps where the projection starts, and the class embeddings, which stay."""
         self._start = self.backbone.vision.projection.weight.detach().clone()
         self._text = self.encode_classes(support.classnames).weight

@@ -85,7 +85,7 @@ class PromptSRC(Method):
         self._epochs = 0.0
 
     @torch.no_grad()
-    def setup(self, support: SupportSet) -> None:
+    def prepare(self, support: SupportSet) -> None:
         """Embeds each class with sixty hand-written prompts, once."""
         names = [name.replace("_", " ") for name in support.classnames]
         encode = self.backbone.encode_text

@@ -51,13 +51,12 @@ class Prototypes(Method):
 
     Config = PrototypesConfig
     starts_at_zero_shot = False
-    first_stage = False
+    first_fraction = None
     crop_scale = (0.5, 1.0)
 
     @torch.no_grad()
-    def setup(self, support: SupportSet) -> None:
+    def prepare(self, support: SupportSet) -> None:
         """Averages the images of each class."""
-        self.trained_names = tuple(support.classnames)
         if self.config.passes:
             features = self.encode_views(support, self.config.passes).mean(dim=0)
         else:

@@ -13,13 +13,15 @@ from shotfit.layers.ensembles import IMAGENET_TEMPLATES
 
 @dataclass(frozen=True)
 class TaskFacts:
-    """What published hyper-parameters depend on: nothing that is learnt from images."""
+    """What hyper-parameters depend on: nothing that is learnt from images."""
 
     dataset: str
     setting: Setting
     shots: int
     classes: int
     images: int
+    classifier_lr_scale: float = 1.0
+    """What the backbone's hints say: the factor on the second stage's learning rate."""
 
     @property
     def benchmark(self) -> str:

@@ -46,12 +46,11 @@ class TaskRes(Method):
 
     Config = TaskResConfig
     open_vocabulary = False
-    first_stage = False
+    first_fraction = None
 
     @torch.no_grad()
-    def setup(self, support: SupportSet) -> None:
+    def prepare(self, support: SupportSet) -> None:
         """Embeds the class names, which stay as they are, and starts the residuals at zero."""
-        self.trained_names = tuple(support.classnames)
         templates = self.config.templates or (self.template,)
         base = mean_embeddings(self.backbone.encode_text, self.trained_names, templates, unit=False)
         self.base = nn.Buffer(base)

@@ -31,7 +31,7 @@ from torch.nn import functional as F
 from shotfit.backbone import DeepPrompts
 from shotfit.backbone.activation import quick_gelu
 from shotfit.config import Count, NotNegative
-from shotfit.data.benchmark.templates import published_templates
+from shotfit.data.benchmark.templates import dataset_templates
 from shotfit.data.support_set import SupportSet
 from shotfit.data.template import Template
 from shotfit.layers.anchors import cosine_distance
@@ -80,7 +80,7 @@ class TCP(Method):
         self._trained: ClassEmbeddings | None = None
 
     @torch.no_grad()
-    def setup(self, support: SupportSet) -> None:
+    def prepare(self, support: SupportSet) -> None:
         """Embeds the class names with frozen CLIP, once."""
         self._trained = super().encode_classes(support.classnames)
 
@@ -108,7 +108,7 @@ class TCP(Method):
     @classmethod
     def published_config(cls, facts: TaskFacts) -> TCPConfig:
         """The dataset's own prompts, of either kind."""
-        templates = published_templates(facts.dataset)
+        templates = dataset_templates(facts.dataset)
         if templates is None:
             return TCPConfig()
         return TCPConfig(tail=templates.tcp, teacher_template=templates.tcp_teacher)

@@ -79,7 +79,7 @@ class TipAdapter(Method):
     Config = TipAdapterConfig
     starts_at_zero_shot = False
     open_vocabulary = False
-    first_stage = False
+    first_fraction = None
     selects_on = "validation shots"
     crop_scale = (0.5, 1.0)
 
@@ -90,10 +90,9 @@ class TipAdapter(Method):
         self.beta = nn.Buffer(torch.tensor(float(self.config.beta), device=device))
 
     @torch.no_grad()
-    def setup(self, support: SupportSet) -> None:
+    def prepare(self, support: SupportSet) -> None:
         """Fills the cache: mean features of augmented views, and labels."""
         device = self.backbone.device
-        self.trained_names = tuple(support.classnames)
         views = self.encode_views(support, self.config.passes, self.backbone.encode_image)
         keys = F.normalize(views.mean(dim=0), dim=-1)
         self.cache_keys = nn.Parameter(keys) if self.config.finetune else nn.Buffer(keys)

@@ -19,4 +19,4 @@ from shotfit.methods.base import Method
 class ZeroShot(Method):
     """Zero-shot CLIP (see the module's docstring)."""
 
-    first_stage = False
+    first_fraction = None

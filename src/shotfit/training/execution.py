@@ -28,7 +28,7 @@ def execution(method: Method, config: TrainConfig) -> Iterator[None]:
         UsageError: for fp16 with a method that it would mislead, or when compiling needs a
             compiler that this machine does not have.
     """
-    if config.precision == "fp16" and not method.scales_with_loss:
+    if config.precision == "fp16" and not method.additive_loss:
         raise UsageError(
             f"{type(method).__name__} takes gradients that fp16's loss scaling does not reach: "
             "use bf16 or fp32."
@@ -87,7 +87,7 @@ def micro_batch(method: Method, config: TrainConfig) -> int:
     size = config.micro_batch
     if size is None:
         return config.batch_size
-    if not method.mean_over_images:
+    if not method.additive_loss:
         if size == "auto":
             return config.batch_size
         raise UsageError(

@@ -21,7 +21,7 @@ def list_methods(
                 "name": entry.name,
                 "summary": entry.summary,
                 "unseen_classes": method.open_vocabulary,
-                "first_stage": method.first_stage,
+                "first_stage": method.first_fraction is not None,
                 "selects_on": method.selects_on,
                 "families": list(method.families),
             }

@@ -60,7 +60,7 @@ def _suite(run: bool) -> None:
 
     if run:
         raise UsageError("The suite's grid is run by `shotfit bench`: see `reproduce suite`.")
-    first = [f"2sfs:{name}" for name in list_methods() if get_method(name).first_stage]
+    first = [f"2sfs:{name}" for name in list_methods() if get_method(name).first_fraction]
     methods = " ".join(["every", *first])
     print(
         f"shotfit bench --methods {methods} --datasets suite --seeds 1 2 3 "

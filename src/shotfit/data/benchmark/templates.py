@@ -18,7 +18,7 @@ _PHRASES = ("plot1", "plot2", "plot3", "plot4")
 
 
 @dataclass(frozen=True)
-class PublishedTemplates:
+class DatasetTemplates:
     """What the methods with a table of templates of their own say to the dataset called `key`."""
 
     key: str
@@ -29,7 +29,7 @@ class PublishedTemplates:
     plot: tuple[str, ...]
 
 
-def published_templates(dataset: str) -> PublishedTemplates | None:
+def dataset_templates(dataset: str) -> DatasetTemplates | None:
     """The published templates of a dataset, by its key or CoOp's name for it; None for others."""
     return _table().get(benchmark_key(dataset))
 
@@ -41,12 +41,12 @@ def specific_templates(dataset: str) -> tuple[str, ...]:
 
 
 @functools.cache
-def _table() -> dict[str, PublishedTemplates]:
+def _table() -> dict[str, DatasetTemplates]:
     with _TABLE.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     table = {}
     for row in rows:
-        table[row["key"]] = PublishedTemplates(
+        table[row["key"]] = DatasetTemplates(
             row["key"],
             row["kgcoop"],
             row["prograd"],

@@ -19,6 +19,7 @@ from shotfit import __version__
 from shotfit.adaptation import Observe, adapt
 from shotfit.backbone import Backbone, Hints
 from shotfit.config import digest, to_dict
+from shotfit.data.benchmark.facts import benchmark_key, find_benchmark
 from shotfit.data.checks import check_split
 from shotfit.data.dataset import Dataset, Split
 from shotfit.data.fewshot_lists import read_fewshot
@@ -57,7 +58,8 @@ class Experiment:
     recipe: Recipe = field(default_factory=two_stage)
     fewshot: str | None = None
     """Folder of few-shot lists to take instead of drawing shots, relative to the root folder of
-    datasets; "{dataset}" in it stands for the dataset's name."""
+    datasets; "{dataset}" in it stands for the dataset's name, "{folder}" for its folder among the
+    published ones (caltech101 lies in caltech-101)."""
 
     @property
     def id(self) -> str:
@@ -135,16 +137,27 @@ def task_of(experiment: Experiment, dataset: Dataset, root: str | None = None) -
     """The few-shot task of an experiment: shots drawn by the rule, or taken from lists.
 
     Raises:
-        UsageError: for lists without a number of shots.
+        UsageError: for lists without a number of shots, or a folder with an unknown placeholder.
         DataError: as `make_task` and `read_fewshot`.
     """
     lists = None
     if experiment.fewshot is not None:
         if experiment.shots is None:
             raise UsageError("Few-shot lists are for a number of shots: give --shots.")
-        folder = Path(root or "").expanduser() / experiment.fewshot.format(dataset=dataset.name)
+        folder = Path(root or "").expanduser() / _lists_of(dataset, experiment.fewshot)
         lists = read_fewshot(dataset, folder, experiment.shots, experiment.seed)
     return make_task(dataset, experiment.setting, experiment.shots, experiment.seed, fewshot=lists)
+
+
+def _lists_of(dataset: Dataset, fewshot: str) -> str:
+    key = benchmark_key(dataset.name)
+    folder = find_benchmark(key).folder if key else dataset.name
+    try:
+        return fewshot.format(dataset=dataset.name, folder=folder)
+    except (KeyError, IndexError, ValueError):
+        raise UsageError(
+            f"The folder of few-shot lists may contain {{dataset}} and {{folder}}, got {fewshot!r}."
+        ) from None
 
 
 @reused_memory()

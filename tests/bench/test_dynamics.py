@@ -11,6 +11,7 @@ from torch import nn
 from typer.testing import CliRunner
 
 from shotfit.apps.cli import app
+from shotfit.apps.studies import Surroundings, _draw_dynamics
 from shotfit.averages import estimate
 from shotfit.bench.ablation import load_or_measure_gain, second_stage_gain, sweep_runs
 from shotfit.bench.dynamics import curve_path, dynamics_recipe, load_or_trace, trace
@@ -317,3 +318,31 @@ def test_sweep_command_draws_a_sweep_and_the_gain(tmp_path, shapes_as_animals):
     assert len(list((tmp_path / "b").iterdir())) == 1
     figures = sorted(path.name for path in (tmp_path / "figures").iterdir())
     assert [name.split("_")[0] for name in figures] == ["second-stage", "sweep"]
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (lambda n: 60 - 20 * n, "falling, no break (novel accuracy never rises above its start)"),
+        (lambda n: 40 + 20 * n, "rising, no break (novel accuracy is highest at the end)"),
+        (lambda n: 60 - 80 * (n - 0.5) ** 2, "two phases, break at 50"),
+    ],
+)
+def test_the_line_says_of_a_break_what_the_figure_says(tmp_path, capsys, values, said):
+    pytest.importorskip("matplotlib")
+    record = trace(study(), 6, dataset=shapes_dataset(4), backbone=make_backbone())
+    points = tuple(DynamicsPoint(n, 50 + n / 5, values(n / 100)) for n in range(0, 101, 5))
+    curve = dataclasses.replace(record, points=points)
+    _draw_dynamics([curve], Surroundings(tmp_path, tmp_path), "curve")
+    assert said in capsys.readouterr().err
+    assert phase_break(points).exists == ("no break" not in said)
+
+
+def test_one_novel_class_has_no_curve():
+    """Whatever a method does, the only name there is is right."""
+    for classes in (2, 3):
+        with pytest.raises(DataError, match="one novel class"):
+            trace(study(), 6, dataset=shapes_dataset(classes), backbone=make_backbone())
+    untested = dataclasses.replace(shapes_dataset(4), test=())
+    with pytest.raises(DataError, match="no test images"):
+        trace(study(), 6, dataset=untested, backbone=make_backbone())

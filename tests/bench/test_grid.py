@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,16 +15,18 @@ import shotfit.bench.runner
 from shotfit.apps.arguments import spread
 from shotfit.bench.cost import check_runs, estimate_runs
 from shotfit.bench.grid import expand
+from shotfit.bench.reproduction import reproduction
 from shotfit.bench.runner import _isolated, run_all
 from shotfit.data.fewshot_lists import write_fewshot
 from shotfit.data.sources import load_dataset
 from shotfit.data.task import sample_shots
 from shotfit.errors import DataError, UsageError
-from shotfit.experiment import run
+from shotfit.experiment import Experiment, run, task_of
 from shotfit.methods import published_names
+from shotfit.paper import paper_table
 from shotfit.recipe import Overrides
 from shotfit.records import Record, load_records, read_record, record_path, write_record
-from shotfit.system.ray_cluster import RayOptions
+from shotfit.system.ray_cluster import RayOptions, _start
 
 METHODS = ["2sfs", "zero_shot"]
 FEW = Overrides({"iters_per_shot": 2})
@@ -332,3 +335,63 @@ def test_every_method_is_one_word():
     expected = {entry.method + str(dict(entry.options)) for entry in published_names().values()}
     assert names == expected
     assert "tip_adapter{'finetune': True}" in names
+
+
+def test_data_without_test_images_is_no_benchmark(tmp_path, shotfit):
+    from conftest import shapes_dataset
+
+    for number, example in enumerate(shapes_dataset(2).train):
+        path = tmp_path / "photos" / str(example.label) / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        example.image.save(path)
+    words = ("bench", "--datasets", tmp_path / "photos", "--methods", "zero_shot", "--shots", "2")
+    code, _, error = shotfit(*words, "--results", tmp_path / "records", "-q")
+    assert code == 3
+    assert "no test images" in error and "Traceback" not in error
+    assert not (tmp_path / "records").exists()
+
+
+@pytest.mark.parametrize(
+    ("fewshot", "folder"),
+    [
+        ("{folder}/split_fewshot", "caltech-101/split_fewshot"),
+        ("lists/{dataset}", "lists/caltech101"),
+        ("plain", "plain"),
+    ],
+)
+def test_lists_are_found_by_the_dataset_or_by_its_published_folder(tmp_path, fewshot, folder):
+    from conftest import shapes_dataset
+
+    dataset = dataclasses.replace(shapes_dataset(4), name="caltech101")
+    # The rule's draw of another seed: nobody would draw it for seed 1.
+    lists = sample_shots(dataset, 2, 5)
+    write_fewshot(dataset, tmp_path / folder, 2, 1, lists)
+    experiment = Experiment(setting="all_to_all", shots=2, seed=1, fewshot=fewshot)
+    task = task_of(experiment, dataset, str(tmp_path))
+    assert {e.key for e in task.support.examples} == {e.key for e in lists[0]}
+    own = dataclasses.replace(dataset, name="photos")
+    write_fewshot(own, tmp_path / "of photos", 2, 1, lists)
+    task_of(dataclasses.replace(experiment, fewshot="of {folder}"), own, str(tmp_path))
+    with pytest.raises(UsageError, match="may contain {dataset} and {folder}"):
+        task_of(dataclasses.replace(experiment, fewshot="{nosuch}"), dataset, str(tmp_path))
+
+
+def test_reproduce_takes_lists(shotfit):
+    lists = "{folder}/split_fewshot"
+    code, out, _ = shotfit("reproduce", "b2n", "--fewshot", lists)
+    commands = [line for line in out.splitlines() if line.startswith("shotfit bench")]
+    assert code == 0 and commands
+    assert all(f"--fewshot '{lists}'" in command for command in commands)
+    plan = reproduction(paper_table("b2n"), fewshot=lists)
+    assert {experiment.fewshot for experiment in plan.experiments()} == {lists}
+    assert "--fewshot" not in shotfit("reproduce", "b2n")[1]
+
+
+def test_ray_on_this_machine_does_not_join_a_cluster_that_runs_here():
+    """Ray joins one by itself, and then refuses a number of CPUs."""
+    calls = []
+    fake = SimpleNamespace(init=lambda **options: calls.append(options))
+    _start(fake, None)
+    _start(fake, "auto")
+    assert calls[0]["address"] == "local" and calls[0]["num_cpus"] >= 1
+    assert calls[1]["address"] == "auto" and "num_cpus" not in calls[1]

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from shotfit.data.benchmark.facts import find_benchmark
-from shotfit.data.dataset import Dataset, Example
+from shotfit.data.dataset import Dataset, Example, list_hash
 from shotfit.data.fewshot_lists import (
     fewshot_path,
-    list_hash,
     make,
     read_fewshot,
     verify,

@@ -67,3 +67,35 @@ def test_unknown_table_is_met_with_the_nearest():
     assert paper_table("3").id == "b2nlora"
     with pytest.raises(UsageError, match="Did you mean 'b2nlora'"):
         paper_table("b2nlra")
+
+
+def printed(table, backbone, method, dataset, metric):
+    found = [
+        cell.value
+        for cell in paper_table(table).cells
+        if (cell.backbone, cell.method, cell.dataset, cell.metric)
+        == (backbone, method, dataset, metric)
+    ]
+    assert len(found) == 1
+    return found[0]
+
+
+def test_the_numbers_in_the_notes_are_printed_ones():
+    for method, dataset, alone, staged in (
+        ("coop", "eurosat", "68.69", "65.66"),
+        ("ivlp", "dtd", "66.82", "65.32"),
+    ):
+        assert printed("b2n-pl", "ViT-B/16", method, dataset, "hm") == alone
+        assert printed("b2n-pl", "ViT-B/16", f"2sfs_{method}", dataset, "hm") == staged
+    best = {"food101": ("maple", "82.1"), "oxford_pets": ("maple", "91.7")}
+    best["caltech101"] = ("taskres", "95.7")
+    for dataset, (method, value) in best.items():
+        cells = [
+            cell
+            for cell in paper_table("all2all").cells
+            if (cell.backbone, cell.dataset) == ("ViT-B/32", dataset)
+        ]
+        assert printed("all2all", "ViT-B/32", method, dataset, "accuracy") == value
+        others = [float(cell.value) for cell in cells if cell.method not in (method, "zero_shot")]
+        ranks = sorted({float(value), *others}, reverse=True)
+        assert float(value) in ranks[: 1 if method == "maple" else 2]

@@ -1,6 +1,7 @@
 """Records to tables: averages, what may stand together, the printed side, every format."""
 
 import csv
+import dataclasses
 import io
 import math
 
@@ -10,7 +11,7 @@ from synthetic_records import B16, record, suite
 
 from shotfit.apps.cli import app
 from shotfit.averages import estimate, t_quantile
-from shotfit.config import to_dict
+from shotfit.config import digest, to_dict
 from shotfit.errors import DataError, UsageError
 from shotfit.paper import paper_table
 from shotfit.records import write_record
@@ -177,7 +178,8 @@ def test_the_suite_says_what_its_average_hm_is():
         ("setting=base-to-novel", {"2sfs_layernorm", "2sfs_coop", "clip_adapter"}),
         ("budget=published", {"2sfs_layernorm", "2sfs_coop", "clip_adapter"}),
         ("precision=fp32", {"2sfs_layernorm", "2sfs_coop", "clip_adapter"}),
-        ("M=300", {"2sfs_layernorm", "2sfs_coop"}),
+        # A method of its own budget is a baseline whatever M is.
+        ("M=300", {"2sfs_layernorm", "2sfs_coop", "clip_adapter"}),
     ],
 )
 def test_where_takes_the_words_of_fit_and_bench(word, rows):
@@ -199,12 +201,52 @@ def test_where_takes_hub_ids():
         (["method=2sfs:lora"], "Unknown method.*'2sfs:lora'.*Known: 2sfs_coop, coop"),
         (["M=100"], "Known: 300, default"),
         (["seed=1", "seed=2"], "seed twice"),
-        (["method=coop", "M=300"], "No record has method=coop and M=300 together"),
+        (["method=2sfs_coop", "seed=4"], "No record has method=2sfs_coop and seed=4 together"),
     ],
 )
 def test_where_says_what_there_is(words, message):
     with pytest.raises(UsageError, match=message):
-        select_records(suite(["2sfs_coop", "coop"]), words)
+        select_records(suite(["2sfs_coop", "coop"]) + suite(["coop"], seeds=(4,)), words)
+
+
+def test_a_budget_leaves_out_no_baseline_that_has_none():
+    records = suite(["zero_shot", "coop", "2sfs_lora"], budget="shared", m=100)
+    records += suite(["zero_shot", "coop", "2sfs_lora"])
+    records = list({r.id: r for r in records}.values())
+
+    def rows(*words):
+        return {run.row for run in runs_of(select_records(records, words))}
+
+    assert rows("M=300") == {"zero_shot", "coop", "2sfs_lora"}
+    shared = "[budget=shared, M=100]"
+    assert rows("M=100") == {"zero_shot", "coop", f"coop{shared}", f"2sfs_lora{shared}"}
+    assert rows("budget=shared") == {"zero_shot", f"coop{shared}", f"2sfs_lora{shared}"}
+
+
+def test_records_from_lists_share_a_table_wherever_the_lists_lie():
+    def listed(dataset, fewshot):
+        made = published("coop", dataset)
+        experiment = {**made.experiment, "fewshot": fewshot}
+        return dataclasses.replace(made, id=digest(experiment), experiment=experiment)
+
+    records = [listed("dtd", "dtd/split_fewshot"), listed("caltech101", "caltech-101/lists")]
+    report = paper_report(TABLE, records)
+    assert cell(report, "caltech101", "coop", "base").ours.runs == 1
+    assert select_records(records, ["fewshot=lists"]) == records
+    with pytest.raises(UsageError, match="fewshot is default and lists"):
+        paper_report(TABLE, [*records, published("coop", "eurosat")])
+
+
+@pytest.mark.parametrize(
+    ("table", "claim"),
+    [
+        ("b2n-pl", "CoOp on EuroSAT (68.69 to 65.66) and IVLP on DTD (66.82 to 65.32)"),
+        ("all2all", "MaPLe's 82.1 (Food101) and 91.7 (Pets) are the best, where 81.9 and 91.5"),
+        ("all2alllora", "MaPLe's 82.1 (Food101) is the best, where 81.9 is bold"),
+    ],
+)
+def test_claims_and_marks_that_the_numbers_do_not_bear_out_are_told(table, claim):
+    assert claim in " ".join(paper_report(paper_table(table), []).notes)
 
 
 def test_suite_keeps_protocols_apart():

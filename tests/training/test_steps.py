@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 import torch
-from conftest import make_backbone, make_support
+from conftest import make_backbone, make_support, tiny_clip, tiny_siglip
 from torch import nn
 from torch.nn import functional as F
 
@@ -129,3 +129,31 @@ def test_hints_bound_the_crops_and_scale_the_second_stage_alone(task, monkeypatc
     assert fit({}) == pytest.approx([2e-4, 6e-4])
     assert scales == [(0.5, 1.0)] * 2
     assert fit({"lr": 1e-3}) == pytest.approx([1e-3, 1e-3])
+
+
+def test_a_backbone_in_double_precision_trains_both_stages(task):
+    facts = TaskFacts("shapes", "base_to_novel", shots=4, classes=3, images=12)
+    recipe = Recipe((Stage("layernorm"), Stage("linear")), iters_per_shot=1, first_fraction=0.5)
+    losses = {}
+    for dtype in (torch.float32, torch.float64):
+        steps = []
+        method = adapt(
+            make_backbone().to(dtype),
+            make_support(task),
+            recipe,
+            facts,
+            observe=lambda _, stage, step, steps=steps: steps.append((stage, step.loss)),
+        )
+        assert method.get_parameter("weight").dtype == dtype
+        losses[dtype] = [loss for _, loss in steps]
+        assert [stage for stage, _ in steps] == [0, 0, 1, 1]
+    assert losses[torch.float32] == pytest.approx(losses[torch.float64], rel=1e-4)
+
+
+@pytest.mark.parametrize("family", ["clip", "siglip"])
+def test_a_backbone_has_the_parameters_of_its_model_and_no_others(family):
+    def count(module):
+        return sum(p.numel() for p in module.parameters())
+
+    model = {"clip": tiny_clip, "siglip": tiny_siglip}[family]()
+    assert count(make_backbone(family=family)) == count(model)

@@ -26,7 +26,8 @@ FewShot = Annotated[
     str | None,
     typer.Option(
         help="Folder of few-shot lists to train on instead of drawing, relative to --root; "
-        "{dataset} in it stands for the dataset's name."
+        "{dataset} in it stands for the dataset's name, {folder} for its published folder, such "
+        "as caltech-101."
     ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]

@@ -81,7 +81,8 @@ def _draw_dynamics(
     found = figures.plot_dynamics(curves, path)
     where = "too few points for a break"
     if found is not None:
-        where = f"{found.pattern}, break at {found.iteration} ({PATTERNS[found.pattern]})"
+        at = f"break at {found.iteration}" if found.exists else "no break"
+        where = f"{found.pattern.replace('_', ' ')}, {at} ({PATTERNS[found.pattern]})"
     surroundings.say(f"{path}: {where}")
 
 

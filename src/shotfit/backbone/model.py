@@ -57,8 +57,10 @@ class Backbone(nn.Module):
         self.tokenizer = tokenizer
         # SigLIP stores one-element vectors; a scalar broadcasts over scores of any shape.
         self.logit_scale = nn.Parameter(logit_scale.detach().clone().reshape(()))
-        bias = torch.zeros(()) if logit_bias is None else logit_bias.detach().clone().reshape(())
-        self.logit_bias = nn.Parameter(bias)
+        # Of SigLIP alone.
+        self.logit_bias: nn.Parameter | None = None
+        if logit_bias is not None:
+            self.logit_bias = nn.Parameter(logit_bias.detach().clone().reshape(()))
         self.image_spec = image_spec
         self.hints = Hints()
         self.name = name

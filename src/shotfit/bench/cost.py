@@ -11,7 +11,7 @@ from statistics import median
 from typing import Any, Literal
 
 from shotfit.data.benchmark.facts import find_benchmark
-from shotfit.data.checks import missing_files
+from shotfit.data.checks import check_test_images, missing_files
 from shotfit.data.dataset import Dataset
 from shotfit.data.sources import load_dataset
 from shotfit.data.task import split_base_novel
@@ -62,6 +62,7 @@ def check_runs(experiments: Sequence[Experiment], root: str | None) -> dict[str,
     iterations: dict[str, int] = {}
     for group in _by_dataset(experiments):
         dataset = _load(group[0], root)
+        check_test_images(dataset)
         missing = missing_files(dataset)
         if missing:
             raise DataError(

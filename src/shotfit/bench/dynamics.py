@@ -17,10 +17,11 @@ from typing import Any
 from shotfit.adaptation import Observe
 from shotfit.backbone import Backbone
 from shotfit.config import digest
+from shotfit.data.checks import check_test_images
 from shotfit.data.dataset import Dataset, Split
 from shotfit.data.images import open_image
 from shotfit.data.sources import load_dataset
-from shotfit.errors import UsageError
+from shotfit.errors import DataError, UsageError
 from shotfit.evaluation.metrics import evaluate
 from shotfit.experiment import Experiment, environment, fit_task, pick_device, task_of
 from shotfit.methods import get_method
@@ -65,11 +66,17 @@ def trace(
     Raises:
         UsageError: for an interval below 1, an experiment of two stages or without novel classes,
             or a method that cannot score them.
-        DataError: as `load_dataset`.
+        DataError: as `load_dataset`; without test images, or with a single novel class.
     """
     method_name = _check(experiment, every)
     dataset = dataset or load_dataset(experiment.source, root=root, **experiment.data)
     task = task_of(experiment, dataset, root)
+    check_test_images(dataset)
+    if len(task.tests["novel"].classnames) < 2:
+        raise DataError(
+            f"{dataset.name} has one novel class, and among one name every answer is right: "
+            "learning dynamics need at least four classes."
+        )
     tests = {key: _decoded(split) for key, split in task.tests.items()}
     backbone = backbone or Backbone.from_pretrained(experiment.backbone, experiment.revision)
     backbone = backbone.to(pick_device(device))

@@ -1,5 +1,6 @@
 """What has to be run for a table of the paper: the grids and their command lines."""
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -25,6 +26,8 @@ class Grid:
     seeds: tuple[int, ...]
     iters_per_shot: int = 300
     template: str | None = None
+    fewshot: str | None = None
+    """The folder of few-shot lists, as `Experiment.fewshot`; None draws by the rule."""
 
     @property
     def command(self) -> str:
@@ -36,6 +39,8 @@ class Grid:
             words += ["--iters-per-shot", str(self.iters_per_shot)]
         if self.template:
             words += ["--template", self.template]
+        if self.fewshot:
+            words += ["--fewshot", shlex.quote(self.fewshot)]
         return " ".join(words)
 
     def experiments(self) -> list[Experiment]:
@@ -49,6 +54,7 @@ class Grid:
                 seed=seed,
                 backbone=HUB_IDS[self.backbone],
                 recipe=named_recipe(method, iters_per_shot=self.iters_per_shot),
+                fewshot=self.fewshot,
             )
             for seed in self.seeds
             for dataset in self.datasets
@@ -69,8 +75,10 @@ class Reproduction:
         return list({run.id: run for run in runs}.values())
 
 
-def reproduction(table: PaperTable, seeds: Sequence[int] = SEEDS) -> Reproduction:
-    """What has to be run for a table of the paper.
+def reproduction(
+    table: PaperTable, seeds: Sequence[int] = SEEDS, fewshot: str | None = None
+) -> Reproduction:
+    """What has to be run for a table of the paper; `fewshot` is that of `Experiment`.
 
     Zero-shot is run with dataset-specific prompts, as printed, and once: no seed changes it.
     """
@@ -87,10 +95,11 @@ def reproduction(table: PaperTable, seeds: Sequence[int] = SEEDS) -> Reproductio
     for backbone in table.backbones:
         common = (table.datasets, table.setting, table.shots)
         for per_shot, methods in recipes.items():
-            grids.append(Grid(backbone, tuple(methods), *common, tuple(seeds), per_shot))
+            grid = Grid(backbone, tuple(methods), *common, tuple(seeds), per_shot, fewshot=fewshot)
+            grids.append(grid)
         if "zero_shot" in table.methods:
-            zero = Grid(backbone, ("zero_shot",), *common, tuple(seeds)[:1], template="specific")
-            grids.append(zero)
+            once = (("zero_shot",), *common, tuple(seeds)[:1])
+            grids.append(Grid(backbone, *once, template="specific", fewshot=fewshot))
     return Reproduction(tuple(grids), tuple(missing))
 
 

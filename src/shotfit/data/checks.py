@@ -99,3 +99,16 @@ def _names_in(folder: Path) -> frozenset[str]:
         return frozenset(os.listdir(folder))
     except OSError:
         return frozenset()
+
+
+def check_test_images(dataset: Dataset) -> None:
+    """Refuses data that nothing can be measured on, before anything is trained.
+
+    Raises:
+        DataError: when there are no test images.
+    """
+    if not dataset.test:
+        raise DataError(
+            f"{dataset.name} has no test images, so that there is nothing to measure: give it a "
+            "folder `test` beside `train`, or a column `split`. `shotfit fit` trains without."
+        )

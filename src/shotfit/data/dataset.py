@@ -70,6 +70,11 @@ def split_hash(*splits: Split) -> str:
     return hashlib.sha256(json.dumps(lines, ensure_ascii=True).encode()).hexdigest()[:12]
 
 
+def list_hash(examples: Sequence[Example]) -> str:
+    """SHA-256 in hex over the newline-joined keys: equal for equal images in equal order."""
+    return hashlib.sha256("\n".join(example.key for example in examples).encode()).hexdigest()
+
+
 def group_by_label(examples: Sequence[Example]) -> dict[int, list[Example]]:
     """The examples of each label, the labels in order of their first appearance."""
     groups: dict[int, list[Example]] = {}

@@ -49,11 +49,6 @@ def fewshot_path(folder: Path | str, shots: int, seed: int, part: Part) -> Path:
     return Path(folder) / f"shot_{shots}-seed_{seed}_{part}.jsonl"
 
 
-def list_hash(examples: Sequence[Example]) -> str:
-    """SHA-256 in hex over the newline-joined keys: equal for equal images in equal order."""
-    return hashlib.sha256("\n".join(example.key for example in examples).encode()).hexdigest()
-
-
 def read_fewshot(dataset: Dataset, folder: Path | str, shots: int, seed: int) -> FewShot:
     """The training and validation lists of `dataset` for `shots` and `seed`, of either form.
 

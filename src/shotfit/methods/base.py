@@ -186,7 +186,8 @@ class Method(nn.Module):
         """Logits of cosine similarities, for methods that take these in their own way."""
         logits = self.backbone.logit_scale.exp() * cosines
         # SigLIP adds a bias; it moves no argmax, but its sigmoid probabilities need it.
-        return logits + self.backbone.logit_bias if self.backbone.family != "clip" else logits
+        bias = self.backbone.logit_bias
+        return logits if bias is None else logits + bias
 
     def class_embeddings(
         self, names: Sequence[str], weight: Tensor, per_prompt: Tensor | None = None

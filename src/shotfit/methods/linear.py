@@ -73,7 +73,9 @@ class LinearClassifier(Method):
     def prepare(self, support: SupportSet) -> None:
         """Starts the rows at the class embeddings; encodes the views when there are some."""
         self.train(self.training)
-        rows = self.inner.encode_classes(support.classnames).weight.detach().float().clone()
+        rows = self.inner.encode_classes(support.classnames).weight.detach()
+        # At least single precision to be trained in, whatever the towers compute in.
+        rows = rows.to(torch.promote_types(rows.dtype, torch.float32)).clone()
         self.weight = nn.Parameter(rows)
         if self.config.views is not None:
             self._features = self.encode_views(support, self.config.views)

@@ -38,6 +38,11 @@ class PhaseBreak:
     noise: float
     """Standard error of a smoothed novel accuracy."""
 
+    @property
+    def exists(self) -> bool:
+        """Whether the novel curve breaks anywhere: one that only rises or falls does not."""
+        return self.pattern in ("two_phases", "together", "saturates")
+
 
 def smooth(values: Sequence[float] | np.ndarray, window: int) -> np.ndarray:
     """Local straight-line fits over `window` neighbours, at the ends over the nearest ones.

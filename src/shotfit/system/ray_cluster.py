@@ -81,6 +81,8 @@ def _start(ray: Any, address: str | None) -> None:
         where = "start Ray on this machine"
         start = partial(
             ray.init,
+            # Without it, Ray would join whatever cluster runs here, and refuse a number of CPUs.
+            address="local",
             num_cpus=os.cpu_count() or 1,
             include_dashboard=False,
             object_store_memory=OBJECT_STORE_BYTES,

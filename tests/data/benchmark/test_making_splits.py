@@ -1,15 +1,21 @@
 """Splits made from raw downloads: names, order, proportions; and the MAT-files two of them read."""
 
 import base64
+import dataclasses
 import json
+import os
 from pathlib import Path
 
 import pytest
 
+from shotfit.data.benchmark.facts import find_benchmark
 from shotfit.data.benchmark.making_splits import make_split, write_made_split
 from shotfit.data.benchmark.matfile import read_mat
+from shotfit.data.benchmark.published_lists import LISTS, has_published_lists
 from shotfit.data.checks import missing_files
+from shotfit.data.dataset import list_hash
 from shotfit.data.sources.coop import load
+from shotfit.data.task import sample_shots
 from shotfit.errors import DataError, UsageError
 
 CLASSNAMES = {
@@ -134,3 +140,46 @@ def test_mat_files_cut_anywhere_are_data_errors(tmp_path: Path) -> None:
         path.write_bytes(data[:length])
         with pytest.raises(DataError, match="labels.mat"):
             read_mat(path)
+
+
+SAME = ("oxford_flowers", "oxford_pets", "stanford_cars", "ucf101")
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", SAME)
+def test_the_default_seed_makes_these_published_splits(name: str) -> None:
+    root = Path(os.environ["SHOTFIT_DATA"])
+    if not find_benchmark(name).directory(root).exists():
+        pytest.skip(f"{name} is not among the benchmark files")
+    assert has_published_lists(make_split(root, name)) is True
+    assert has_published_lists(make_split(root, name, seed=2)) is False
+    published = load(root, name, keep_underscores=True)
+    made = make_split(root, name)
+    assert (made.train, made.val, made.test) == (published.train, published.val, published.test)
+
+
+def test_a_split_is_the_published_one_by_its_lists_alone(replica, monkeypatch) -> None:
+    root = replica("oxford_pets", "food101")
+    pets = make_split(root, "oxford_pets")
+    assert has_published_lists(pets) is False
+    assert has_published_lists(make_split(root, "food101")) is None
+    lists = [sample_shots(pets, 16, seed, allow_fewer=True)[0] for seed in (1, 2, 3)]
+    digits = " ".join(list_hash(examples)[:12] for examples in lists)
+    monkeypatch.setitem(LISTS, "oxford_pets", digits)
+    assert has_published_lists(pets) is True
+    # Another order of the same images is another split: few-shot draws depend on it.
+    assert has_published_lists(dataclasses.replace(pets, train=pets.train[::-1])) is False
+    assert has_published_lists(make_split(root, "oxford_pets", seed=2)) is False
+    assert json.loads(write_made_split(root, "oxford_pets").read_text())["note"].endswith(
+        "The published split: its few-shot lists have the published hashes."
+    )
+
+
+def test_the_command_makes_a_split_and_says_what_it_is(replica, shotfit) -> None:
+    root = replica("oxford_pets")
+    code, out, _ = shotfit("splits", "from-raw", "pets", "--root", root, "--seed", "3")
+    path = root / "oxford_pets" / "split_shotfit_OxfordPets-seed_3.json"
+    assert (code, path.is_file()) == (0, True)
+    assert str(path) in out and "Not the published split" in out
+    assert shotfit("splits", "from-raw", "fgvc", "--root", root)[0] == 2
+    assert shotfit("splits", "from-raw", "dtd", "--root", root)[0] == 3

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from shotfit.apps import options
 from shotfit.apps.arguments import ListCommand
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ def reproduce(
     seconds_per_iteration: Annotated[
         list[str] | None, typer.Option(help="BACKBONE=SECONDS, such as ViT-B/16=0.1.")
     ] = None,
+    fewshot: options.FewShot = None,
     run: Annotated[bool, typer.Option("--run", help="Run what has no record yet.")] = False,
 ) -> None:
     """The exact grid that a table of the paper needs, its cost, and with --run its records."""
@@ -32,7 +34,7 @@ def reproduce(
     from shotfit.paper import paper_table
 
     table = paper_table(name)
-    plan = reproduction(table, seeds or SEEDS)
+    plan = reproduction(table, seeds or SEEDS, fewshot)
     seconds = {**SECONDS_PER_ITERATION, **_numbers(seconds_per_iteration or [])}
     print(f"# Table {table.number}: {table.title}")
     for grid in plan.grids:

@@ -1,4 +1,4 @@
-"""shotfit splits make | verify"""
+"""shotfit splits make | verify | from-raw"""
 
 import json
 from pathlib import Path
@@ -9,7 +9,9 @@ import typer
 from shotfit.apps import options
 from shotfit.errors import DataError
 
-app = typer.Typer(help="Few-shot lists as files: make them, or verify them.", no_args_is_help=True)
+app = typer.Typer(
+    help="Few-shot lists and splits as files: make them, or verify them.", no_args_is_help=True
+)
 
 Data = Annotated[str, typer.Argument(help="A benchmark dataset, folder, manifest or task.")]
 Folder = Annotated[Path, typer.Argument(help="Folder of the lists.")]
@@ -58,3 +60,23 @@ def verify(
     bad = [one for one in found if one.status in ("missing", "damaged")]
     if bad:
         raise DataError(f"{len(bad)} of {len(found)} lists are missing or damaged.")
+
+
+@app.command("from-raw")
+def from_raw(
+    name: Annotated[str, typer.Argument(help="A benchmark dataset.")],
+    root: options.Root = None,
+    seed: Annotated[int, typer.Option(help="That of the published splits is 1.")] = 1,
+) -> None:
+    """Make a benchmark's train, val and test split from its raw files.
+
+    For when the published split file cannot be had. For Flowers, Pets, Cars and UCF101 it is the
+    published split with the default seed; the file says whether it is.
+    """
+    from shotfit.data.benchmark.making_splits import write_made_split
+    from shotfit.errors import UsageError
+
+    if root is None:
+        raise UsageError("Say where the datasets lie, with --root or SHOTFIT_DATA.")
+    path = write_made_split(root, name, seed=seed)
+    print(f"{path}: {json.loads(path.read_text(encoding='utf-8'))['note']}")

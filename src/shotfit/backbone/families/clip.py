@@ -79,6 +79,7 @@ class ImageTower(Tower):
         layout: DenseLayout,
     ) -> Tensor:
         """What the last block makes of the tokens that `layout` reads."""
+        pixels = pixels.to(self.patch_embedding.weight.dtype)
         patches = self.patch_embedding(pixels).flatten(2).transpose(1, 2)
         first = self.class_embedding.expand(len(pixels), 1, -1)
         tokens = torch.cat([first, patches], dim=1) + self.position_embedding

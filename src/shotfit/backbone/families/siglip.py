@@ -144,6 +144,7 @@ class ImageTower(Tower):
         self, pixels: Tensor, context: Tensor | None, deep: DeepPrompts | None, prompts: int
     ) -> Tensor:
         """What the last block makes of the patches and the first `prompts` tokens behind them."""
+        pixels = pixels.to(self.patch_embedding.weight.dtype)
         tokens = self.patch_embedding(pixels).flatten(2).transpose(1, 2) + self.position_embedding
         layout = PatchLayout(tokens.shape[1] + prompts)
         if context is not None:

@@ -1,8 +1,11 @@
 """Make train/val/test splits from the raw downloads, for when a published split cannot be had.
 
-The published splits (`split_zhou_*.json`) were drawn at random with an unknown random state, so
-nothing made here equals them: accuracies measured on a made split are not comparable with printed
-ones. Hence `make_split` is never called on the user's behalf, and its file has another name.
+With the default seed, the splits of Flowers, Pets, Cars and UCF101 equal the published ones
+(`split_zhou_*.json`) image by image, as those were drawn with it from sorted lists. The others were
+drawn from lists in the order of a file system or with another random state: accuracies measured on
+a split made for them are not comparable with printed ones. What has been made says in its file
+which of the two it is, by the hashes of `published_lists`. `make_split` is never called on the
+user's behalf, and its file has another name.
 
 Proportions, order and names follow CoOp's construction (Zhou et al., IJCV 2022; the files under
 `datasets/` of its repository): either half of each class for training, a fifth for validation and
@@ -18,6 +21,7 @@ from pathlib import Path
 
 from shotfit.data.benchmark.facts import Benchmark, find_benchmark
 from shotfit.data.benchmark.matfile import read_mat
+from shotfit.data.benchmark.published_lists import has_published_lists
 from shotfit.data.benchmark.raw_files import list_folders, list_images, read_lines
 from shotfit.data.benchmark.split_files import Entry, to_dataset, write_split
 from shotfit.data.dataset import Dataset
@@ -51,7 +55,9 @@ Splits = dict[str, list[Entry]]
 
 
 def make_split(root: Path | str, name: str, *, seed: int = 1) -> Dataset:
-    """A new split of the benchmark dataset `name` from its raw files. NOT the published split.
+    """A split of the benchmark dataset `name` from its raw files.
+
+    The published one for four datasets with the default seed (see above), for no other.
 
     Write it with `write_made_split`, read it back with `sources.coop.load(..., split_file=...)`,
     which turns the underscores of class names into spaces; here they are kept, as in split files.
@@ -73,15 +79,22 @@ def make_split(root: Path | str, name: str, *, seed: int = 1) -> Dataset:
 
 
 def write_made_split(root: Path | str, name: str, *, seed: int = 1) -> Path:
-    """Make a split and write it beside the raw files, marked as not the published one.
+    """Make a split and write it beside the raw files, with a note whether it is the published one.
 
     Raises:
         UsageError, DataError: as `make_split`.
     """
     benchmark = find_benchmark(name)
     dataset = make_split(root, name, seed=seed)
-    note = f"Made by shotfit from the raw files with seed {seed}. Not the published split."
+    note = f"Made by shotfit from the raw files with seed {seed}. {standing(dataset)}"
     return write_split(dataset, made_split_path(root, benchmark, seed), note=note)
+
+
+def standing(dataset: Dataset) -> str:
+    """What a made split is to the published one, in a sentence."""
+    if has_published_lists(dataset):
+        return "The published split: its few-shot lists have the published hashes."
+    return "Not the published split: numbers on it do not compare with printed ones."
 
 
 def made_split_path(root: Path | str, benchmark: Benchmark, seed: int) -> Path:

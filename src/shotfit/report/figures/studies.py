@@ -72,7 +72,7 @@ def _mark(axes: Any, points: Sequence[DynamicsPoint], found: PhaseBreak | None) 
         f"{found.pattern.replace('_', ' ')}: novel {found.novel_gain:+.1f} up to the break, "
         f"{-found.novel_loss:+.1f} after; base {found.base_gain_after:+.1f} after"
     )
-    if found.pattern in ("two_phases", "together", "saturates"):
+    if found.exists:
         axes.axvspan(0, found.iteration, color=FIRST, zorder=0, linewidth=0)
         axes.axvspan(found.iteration, end, color=SECOND, zorder=0, linewidth=0)
         axes.axvline(found.iteration, color=BREAK, linewidth=1.8)

@@ -31,11 +31,12 @@ ROOMS = """
     methods
     training evaluation
     recipe
-    plan
+    plan presets
+    pace
     adaptation
     experiment
     card
-    observers saving bench
+    observers saving bench timed_plan
     classifier report
     apps
 """
@@ -63,8 +64,8 @@ DATA = """
 
 # Who may load which package of others; one that is not here is a new dependency, and fails.
 OUTSIDE = {
-    "torch": """system data backbone layers methods training evaluation recipe plan adaptation
-        experiment observers saving bench classifier apps""",
+    "torch": """system data backbone layers methods training evaluation recipe plan presets
+        pace adaptation experiment observers saving bench timed_plan classifier apps""",
     "transformers": "backbone",
     "huggingface_hub": "backbone saving apps",
     "safetensors": "backbone saving",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-import shotfit.classifier
+import shotfit.timed_plan
 from shotfit.apps import cli
 from shotfit.data.sources import load_dataset
 from shotfit.recipe import named_recipe
@@ -39,7 +39,7 @@ def short_recipe(name):
 
 
 def test_python(photos, monkeypatch):
-    monkeypatch.setattr(shotfit.classifier, "named_recipe", short_recipe)
+    monkeypatch.setattr(shotfit.timed_plan, "named_recipe", short_recipe)
     exec(compile(block("python"), "README.md", "exec"), {})
     assert (Path("pets") / "shotfit.json").exists()
 

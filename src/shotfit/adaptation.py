@@ -12,6 +12,7 @@ from shotfit.methods import get_method
 from shotfit.methods.base import Method
 from shotfit.methods.linear import LinearClassifier
 from shotfit.methods.published import TaskFacts
+from shotfit.pace import Deadline
 from shotfit.plan import plan
 from shotfit.recipe import Recipe
 from shotfit.training.loop import TrainStep, train
@@ -30,10 +31,12 @@ def adapt(
     validation: SupportSet | None = None,
     generator: torch.Generator | None = None,
     observe: Observe | None = None,
+    deadline: Deadline | None = None,
 ) -> Method:
     """The method that the stages of `recipe` make of `backbone`, in evaluation mode.
 
-    The backbone is changed and belongs to the method from then on. Test data has no way in.
+    The backbone is changed and belongs to the method from then on. Test data has no way in. A
+    `deadline` ends a stage before its last update when it says so.
 
     Raises:
         UsageError: for a recipe that makes no sense (see `plan`).
@@ -47,6 +50,8 @@ def adapt(
         recipe = dataclasses.replace(recipe, first_fraction=share)
     method: Method | None = None
     for number in range(len(plan(recipe, facts))):
+        if deadline is not None:
+            deadline.begin()
         # Planned anew for every stage: the first may end before its time and leave more to the
         # second.
         stage, config, trainings = plan(recipe, facts)[number]
@@ -65,6 +70,8 @@ def adapt(
                 if rule is not None and number == 0 and rule.stop(method, step):
                     share *= (step.iteration + 0.5) / step.total
                     recipe = dataclasses.replace(recipe, first_fraction=share)
+                    break
+                if deadline is not None and deadline.reached(number, step.iteration / step.total):
                     break
         method.eval()
         with torch.no_grad():

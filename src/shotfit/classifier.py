@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import time
 import warnings
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -23,10 +24,11 @@ from shotfit.data.prefetch import Loading, memory_bytes
 from shotfit.errors import UsageError
 from shotfit.evaluation.inference import PredictedBatch, predict_batches
 from shotfit.evaluation.metrics import evaluate
-from shotfit.experiment import Experiment, pick_device, run
+from shotfit.experiment import Experiment, pick_device
 from shotfit.methods.base import ClassEmbeddings, Method
-from shotfit.recipe import Recipe, named_recipe
+from shotfit.recipe import Recipe
 from shotfit.records import Record
+from shotfit.timed_plan import chosen_recipe, run_in
 
 
 class FewShotClassifier:
@@ -39,30 +41,26 @@ class FewShotClassifier:
     def __init__(
         self,
         backbone: str = "iconclip",
-        method: str | Recipe = "2sfs",
+        method: str | Recipe | None = None,
         *,
+        preset: str | None = None,
+        minutes: float | None = None,
         seed: int = 1,
         revision: str | None = None,
         device: str | None = None,
     ) -> None:
-        """`method` is "2sfs", "2sfs:lora", a method's name, or a complete recipe; `revision` a
-        branch, tag or commit of a `backbone` from the hub.
+        """`method` is "2sfs" (the default), "2sfs:lora", a method's name, or a complete recipe; in
+        its place a `preset`, or the `minutes` in which `fit` is to end. `revision` is a branch, tag
+        or commit of a `backbone` from the hub.
 
         Raises:
-            UsageError: for an unknown method.
+            UsageError: for an unknown method or preset, and for more than one of the three.
         """
-        recipe = method if isinstance(method, Recipe) else named_recipe(method)
-        self.experiment = Experiment(
-            source="",
-            data={},
-            setting="all_to_all",
-            shots=None,
-            seed=seed,
-            backbone=backbone,
-            revision=revision,
-            recipe=recipe,
-        )
         self.device = pick_device(device)
+        self.minutes = minutes
+        recipe = chosen_recipe(method, preset, minutes, self.device)
+        # Of what data and how many shots, `fit` will say.
+        self.experiment = Experiment("", {}, "all_to_all", None, seed, backbone, revision, recipe)
         self.metrics: dict[str, float] = {}
         self.provenance: dict[str, bytes] = {}
         self._method: Method | None = None
@@ -97,15 +95,15 @@ class FewShotClassifier:
             DataError: for images or class names that cannot be used.
             UsageError: for a budget that is no amount of memory.
         """
+        started = time.monotonic()
         loading = Loading(memory=memory_bytes(image_memory), disk=memory_bytes(image_disk))
         dataset = dataclasses.replace(as_dataset(data), reduced=not full_size)
         source, options = place_of(data, dataset)
         experiment = dataclasses.replace(
             self.experiment, source=source, data=options, setting="all_to_all", shots=shots
         )
-        record, method = run(
-            experiment, dataset=dataset, observe=observe, device=str(self.device), loading=loading
-        )
+        how: Any = {"observe": observe, "device": str(self.device), "loading": loading}
+        record, method = run_in(self.minutes, experiment, dataset, started=started, **how)
         return self.take(method, record)
 
     def take(

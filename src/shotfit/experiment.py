@@ -33,6 +33,7 @@ from shotfit.evaluation.metrics import evaluate
 from shotfit.methods import get_method
 from shotfit.methods.base import Method
 from shotfit.methods.published import TaskFacts
+from shotfit.pace import Deadline
 from shotfit.recipe import Recipe, two_stage
 from shotfit.records import Record
 from shotfit.system.memory import peak_memory_bytes, reset_peak_memory, reused_memory
@@ -85,11 +86,13 @@ def run(
     observe: Observe | None = None,
     device: str | None = None,
     loading: Loading | None = None,
+    deadline: Deadline | None = None,
 ) -> tuple[Record, Method]:
     """Carries out an experiment; the record and the adapted method.
 
     `dataset` and `backbone` may be given when already loaded; a backbone is used up by the run.
-    `loading` says what reading images may cost; it changes no number.
+    `loading` says what reading images may cost; it changes no number. A `deadline` may end stages
+    early, as it does in `adapt`.
 
     Raises:
         UsageError, DataError: for a config or data that cannot be used.
@@ -106,7 +109,13 @@ def run(
 
     started, worked = time.perf_counter(), time.process_time()
     method = fit_task(
-        experiment, task, backbone=backbone, observe=watch, device=device, loading=loading
+        experiment,
+        task,
+        backbone=backbone,
+        observe=watch,
+        device=device,
+        loading=loading,
+        deadline=deadline,
     )
     fitted, working = time.perf_counter(), time.process_time()
     measurable = all(split.examples for split in task.tests.values())
@@ -169,6 +178,7 @@ def fit_task(
     observe: Observe | None = None,
     device: str | None = None,
     loading: Loading | None = None,
+    deadline: Deadline | None = None,
 ) -> Method:
     """The method that an experiment's recipe makes of its backbone on a task's support set."""
     check_split(task.support)
@@ -189,6 +199,7 @@ def fit_task(
             validation=validation,
             generator=torch.Generator().manual_seed(seed),
             observe=observe,
+            deadline=deadline,
         )
 
 

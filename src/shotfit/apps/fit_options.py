@@ -13,9 +13,10 @@ from shotfit.data.inputs import locate
 from shotfit.data.prefetch import Loading, memory_bytes
 from shotfit.data.template import check_template
 from shotfit.errors import UsageError
-from shotfit.experiment import Experiment
+from shotfit.experiment import Experiment, pick_device
 from shotfit.methods import get_method
-from shotfit.recipe import Overrides, Recipe, named_recipe
+from shotfit.recipe import Overrides, Recipe
+from shotfit.timed_plan import chosen_recipe
 
 # Short for training.NAME=VALUE, in every stage.
 EXECUTION = ("precision", "micro_batch", "checkpointing", "compile")
@@ -26,6 +27,8 @@ class FitOptions:
     """The options of a fit; None where a default is meant."""
 
     data: str | None = None
+    preset: str | None = None
+    minutes: float | None = None
     method: str | None = None
     shots: int | None = None
     seed: int | None = None
@@ -47,8 +50,9 @@ class FitOptions:
     image_disk: int | str | None = None
     full_size: bool | None = None
 
-    def experiment(self) -> Experiment:
-        """The experiment that these options describe.
+    def experiment(self, device: str | None = None) -> Experiment:
+        """The experiment that these options describe, on a device; with `minutes`, its recipe is
+        still to be chosen.
 
         Raises:
             UsageError: for options that make no sense; DataError: for data that cannot be found.
@@ -62,7 +66,7 @@ class FitOptions:
         if not self.full_size:
             data["reduced"] = True
         overrides = self._overrides()
-        recipe = overrides.applied(named_recipe(self.method or "2sfs"))
+        recipe = overrides.applied(self._recipe(device))
         self._check_used(overrides, recipe)
         setting = (self.setting or "all_to_all").replace("-", "_")
         chosen = self._given("seed", "backbone", "revision", "fewshot")
@@ -87,7 +91,7 @@ class FitOptions:
         recipe = experiment.recipe
         values = {
             **self._given(*(field.name for field in dataclasses.fields(self))),
-            "method": self.method or "2sfs",
+            **({} if self.preset else {"method": self.method or "2sfs"}),
             "shots": experiment.shots,
             "seed": experiment.seed,
             "backbone": experiment.backbone,
@@ -112,6 +116,21 @@ class FitOptions:
             raise UsageError(f"Both {flag} and -o {key} are given: leave out one.")
         budget = self._given("iters_per_shot", "first_fraction", "budget")
         return Overrides(budget, {**pairs, **execution})
+
+    def _recipe(self, device: str | None) -> Recipe:
+        if self.minutes is not None:
+            self._check_left_to_choose()
+        minutes = None if self.minutes is None else float(self.minutes)
+        return chosen_recipe(self.method, self.preset, minutes, pick_device(device))
+
+    def _check_left_to_choose(self) -> None:
+        """Refuses what --minutes decides."""
+        decided = ("option", "iters_per_shot", "first_fraction", "budget")
+        for name in self._given(*decided, *EXECUTION):
+            raise UsageError(
+                f"--minutes chooses the plan, so that --{name.replace('_', '-')} has no effect: "
+                "leave out one."
+            )
 
     def _check_used(self, overrides: Overrides, recipe: Recipe) -> None:
         """Refuses what would change nothing. A grid's options are for many methods, a fit's for

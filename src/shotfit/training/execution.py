@@ -5,7 +5,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.utils.deterministic
@@ -18,6 +18,14 @@ from shotfit.system.memory import free_memory_bytes
 # The share of free memory that "auto" plans with: the rest is for text, weights and other programs.
 AUTO_SHARE = 0.5
 PRECISIONS = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+def quick_precision(device: torch.device) -> Literal["fp32", "bf16"]:
+    """bf16 where the device has instructions for it, else fp32."""
+    if device.type == "cuda":
+        return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp32"
+    # Only of x86 does PyTorch tell, in every version that this package runs with.
+    return "bf16" if torch.cpu._is_avx512_bf16_supported() else "fp32"
 
 
 @contextmanager

@@ -1,6 +1,8 @@
 """shotfit fit"""
 
+import dataclasses
 import json
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +21,17 @@ def fit(
         ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder to save the classifier in.")] = Path("model"),
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            help="A recipe by what it costs: instant, fast, balanced or published, which is the "
+            "default (docs/speed-and-accuracy.md)."
+        ),
+    ] = None,
+    minutes: Annotated[
+        float | None,
+        typer.Option(help="The strongest preset that ends in so many minutes on this machine."),
+    ] = None,
     method: Annotated[
         str | None, typer.Option(help="2sfs, 2sfs:FIRST, or a method's name. [default: 2sfs]")
     ] = None,
@@ -113,7 +126,10 @@ def fit(
     """Tune a classifier on a few images per class and save it."""
     from shotfit.apps.fit_options import FitOptions
 
+    started = time.monotonic()
     given = FitOptions(
+        preset=preset,
+        minutes=minutes,
         method=method,
         shots=shots,
         seed=seed,
@@ -139,11 +155,15 @@ def fit(
     chosen = options.merged(config, given)
     if trace is not None and not trace.parent.is_dir():
         raise UsageError(f"There is no folder {trace.parent} for the trace.")
-    from shotfit.apps.fit import fit_and_save
+    from shotfit.apps.fit import Timing, fit_and_save
 
+    timing = None
+    if chosen.preset is not None or chosen.minutes is not None:
+        timing = Timing(chosen.preset, chosen.minutes, started)
     record, folder, recorded = fit_and_save(
-        chosen.experiment(),
+        chosen.experiment(device),
         out,
+        timing=timing,
         loading=chosen.loading(),
         deterministic=bool(chosen.deterministic),
         device=device,
@@ -151,6 +171,8 @@ def fit(
         quiet=quiet,
         profile=profile or trace is not None,
     )
+    if timing is not None:
+        chosen = dataclasses.replace(chosen, preset=timing.preset, minutes=None)
     chosen.save(folder / "config.yaml")
     if as_json:
         parts = {} if recorded is None else {"profile": recorded.plain()}
@@ -159,7 +181,10 @@ def fit(
         options.show_metrics(record["metrics"])
         seconds, trained = record["cost"]["seconds"], record["trainable_parameters"]
         counts = " then ".join(f"{count:,}" for count in trained) or "0"
-        print(f"Fitted in {seconds:.1f} s ({counts} trained parameters), saved in {folder}")
+        foreseen = "" if timing is None else f", foreseen {timing.expected:.1f} s"
+        print(
+            f"Fitted in {seconds:.1f} s{foreseen} ({counts} trained parameters), saved in {folder}"
+        )
         if recorded is not None:
             print(f"\n{recorded.table()}")
     # Last: whatever becomes of it, the result has been shown.

@@ -1,0 +1,168 @@
+"""What the presets reach, and for how many seconds of the processor.
+
+    python benchmarks/frontier.py
+    python benchmarks/frontier.py --write docs/speed-and-accuracy.md
+
+The first measures, a record a cell, and goes on when run again; the second puts table and figure of
+the records into the page. A cell is (preset, task, seed), base to novel. Seconds are the
+processor's, of the whole fit: loading the model, reading the images, both stages; other work on the
+machine hardly adds to them. Only tasks and seeds that all presets have are compared.
+"""
+
+import argparse
+import dataclasses
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from page import put
+
+from shotfit.averages import estimate, mean
+from shotfit.config import from_dict, to_dict
+from shotfit.data.sources.demo import list_tasks
+from shotfit.experiment import Experiment, pick_device, run
+from shotfit.presets import PRESETS
+from shotfit.recipe import one_stage
+from shotfit.records import Record
+from shotfit.report.figures.canvas import new_figure, save
+from shotfit.system.files import write_atomically
+
+METRICS = {"base": "Base", "novel": "Novel", "harmonic_mean": "HM", "joint": "Joint"}
+RESULTS = Path("results/frontier")
+FIGURE = Path("figures/frontier.png")
+NOTHING = "zero_shot"
+"""What the presets are compared with beside each other: the model as it comes."""
+Cells = dict[tuple[str, int], Record]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Parses the command line; measures, or writes the table and the figure."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--tasks", nargs="+", default=list_tasks())
+    parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
+    parser.add_argument("--presets", nargs="+", choices=[NOTHING, *PRESETS], help="[all]")
+    parser.add_argument("--shots", type=int, default=4)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--write", type=Path, help="only put table and figure into this page")
+    options = parser.parse_args(arguments)
+    if options.write is None:
+        run_missing(options)
+        return
+    cells = read(options.results)
+    if not common(cells):
+        parser.error(f"no task in {options.results} has every preset; run benchmarks/frontier.py")
+    put(options.write, "frontier", table(cells))
+    save(figure(cells), options.write.parent / FIGURE)
+
+
+def run_missing(options: argparse.Namespace) -> None:
+    """Every cell without a record, seed by seed, so that what is there is balanced over tasks."""
+    torch.set_num_threads(options.threads)
+    device = pick_device("cpu")
+    recipes = {name: preset.on(device) for name, preset in PRESETS.items()}
+    recipes[NOTHING] = one_stage(NOTHING)
+    for seed in options.seeds:
+        for task in options.tasks:
+            for name in options.presets or recipes:
+                path = options.results / f"{task}-seed{seed}-{name}.json"
+                if path.exists():
+                    continue
+                experiment = Experiment(
+                    data={"name": task}, shots=options.shots, seed=seed, recipe=recipes[name]
+                )
+                record, _ = run(experiment, device="cpu")
+                # What a run was like step by step is not what this is about.
+                plain = to_dict(dataclasses.replace(record, curve=[]))
+                write_atomically(path, json.dumps(plain, indent=1) + "\n")
+                print(f"{path.stem}: {record.cost['processor_seconds']:.0f} s", flush=True)
+
+
+def read(folder: Path) -> dict[str, Cells]:
+    """The records by preset, and then by task and seed."""
+    cells: dict[str, Cells] = {name: {} for name in (NOTHING, *PRESETS)}
+    for path in sorted(folder.glob("*.json")):
+        record = from_dict(Record, json.loads(path.read_text(encoding="utf-8")))
+        place = record.dataset, int(record.experiment["seed"])
+        cells[path.stem.split("-")[-1]][place] = record
+    return cells
+
+
+def common(cells: dict[str, Cells]) -> list[tuple[str, int]]:
+    """The tasks and seeds that all presets have."""
+    return sorted(set.intersection(*(set(found) for found in cells.values())))
+
+
+def table(cells: dict[str, Cells]) -> str:
+    """Markdown: accuracy in percent, seconds, and the share of the published gain that is kept."""
+    places = common(cells)
+    tasks = sorted({task for task, _ in places})
+    seeds = sorted({seed for _, seed in places})
+    first = cells["published"][places[0]]
+    lines = [
+        f"Means over {len(places)} fits each: {len(tasks)} tasks ({', '.join(tasks)}), seeds "
+        f"{', '.join(map(str, seeds))}, {first.experiment['shots']} shots, base to novel, "
+        f"{first.environment['threads']} thread, PyTorch {first.environment['torch']}.",
+        '"± " is half of the 95 % interval of the mean of the differences to *published*, cell by',
+        "cell. Gain: of the published recipe's gain in HM over the model as it comes, the share",
+        "kept. CPU s: of a fit, and as a share of the published recipe's.",
+        "",
+        f"| preset | {' | '.join(METRICS.values())} | HM less published | gain | CPU s | share |",
+        f"|---|{'---:|' * (len(METRICS) + 4)}",
+    ]
+    gain = _mean(cells["published"], places, "harmonic_mean") - _mean(
+        cells[NOTHING], places, "harmonic_mean"
+    )
+    whole = _seconds(cells["published"], places)
+    for name, found in cells.items():
+        values = [f"{_mean(found, places, key):.1f}" for key in METRICS]
+        differences = [
+            found[p].metrics["harmonic_mean"] - cells["published"][p].metrics["harmonic_mean"]
+            for p in places
+        ]
+        less = estimate(differences)
+        spread = "" if less.half_width is None else f" ± {less.half_width:.1f}"
+        kept = 1 + less.mean / gain
+        seconds = _seconds(found, places)
+        lines.append(
+            f"| {name} | {' | '.join(values)} | {less.mean:+.1f}{spread} | {100 * kept:.0f} % | "
+            f"{seconds:.1f} | {100 * seconds / whole:.1f} % |"
+        )
+    return "\n".join(lines)
+
+
+def figure(cells: dict[str, Cells]):
+    """HM and joint accuracy over processor seconds, a point a preset."""
+    places = common(cells)
+    drawn = new_figure(7.2, 4.2)
+    axes = drawn.subplots()
+    for key, color, marker in (("harmonic_mean", "#0072B2", "o"), ("joint", "#E69F00", "s")):
+        seconds = [_seconds(cells[name], places) for name in PRESETS]
+        values = [_mean(cells[name], places, key) for name in PRESETS]
+        axes.plot(seconds, values, marker=marker, color=color, label=METRICS[key])
+        axes.axhline(_mean(cells[NOTHING], places, key), color=color, linewidth=1, linestyle=":")
+    for name in PRESETS:
+        place = _seconds(cells[name], places), _mean(cells[name], places, "harmonic_mean")
+        axes.annotate(name, place, (0, 8), textcoords="offset points", ha="center", fontsize=9)
+    axes.set_xscale("log")
+    axes.set_xlabel("processor seconds of a fit (log)")
+    axes.set_ylabel(f"%, mean of {len(places)} fits; dotted: zero-shot")
+    axes.margins(x=0.1, y=0.15)
+    axes.grid(color="#DFE3EA", linewidth=0.8)
+    axes.legend(loc="lower right", frameon=False)
+    return drawn
+
+
+def _mean(found: Cells, places: Sequence[tuple[str, int]], key: str) -> float:
+    return mean([found[place].metrics[key] for place in places])
+
+
+def _seconds(found: Cells, places: Sequence[tuple[str, int]]) -> float:
+    return mean([found[place].cost["processor_seconds"] for place in places])
+
+
+if __name__ == "__main__":
+    main()

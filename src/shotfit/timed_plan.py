@@ -1,0 +1,143 @@
+"""What a fit will do and how long that will take here, before it starts."""
+
+import dataclasses
+import math
+import time
+from typing import NamedTuple
+
+import torch
+
+from shotfit.adaptation import Observe
+from shotfit.backbone import Backbone
+from shotfit.data.checks import check_split
+from shotfit.data.dataset import Dataset
+from shotfit.data.prefetch import Loading
+from shotfit.data.task import Task
+from shotfit.errors import UsageError
+from shotfit.experiment import (
+    Experiment,
+    pick_device,
+    run,
+    support_set,
+    task_facts,
+    task_of,
+)
+from shotfit.methods.base import Method
+from shotfit.pace import Deadline, expected_seconds, measure_pace, strongest_within
+from shotfit.presets import PRESETS, get_preset
+from shotfit.recipe import Recipe, named_recipe
+from shotfit.records import Record
+
+
+def chosen_recipe(
+    method: str | Recipe | None,
+    preset: str | None,
+    minutes: float | None,
+    device: torch.device,
+) -> Recipe:
+    """What a method, a preset or a time says is to be done; with `minutes` it is still open, and
+    the published recipe stands for it.
+
+    Raises:
+        UsageError: for an unknown name, more than one of the three, or a time that is none.
+    """
+    if sum(choice is not None for choice in (method, preset, minutes)) > 1:
+        raise UsageError("A method, a preset or a number of minutes says what to do: give one.")
+    if minutes is not None and not 0 < minutes < math.inf:
+        raise UsageError(f"minutes must be a positive number, got {minutes}.")
+    if preset is not None:
+        return get_preset(preset).on(device)
+    return method if isinstance(method, Recipe) else named_recipe(method or "2sfs")
+
+
+class TimedPlan(NamedTuple):
+    """An experiment with a preset's recipe, its backbone, and how long it should take."""
+
+    experiment: Experiment
+    preset: str
+    backbone: Backbone
+    expected: tuple[float, ...]
+    """Seconds of each stage."""
+    deadline: Deadline | None
+
+    def __str__(self) -> str:
+        expected = sum(self.expected)
+        return f"{self.preset} ({PRESETS[self.preset].summary}): about {duration(expected)}"
+
+
+def timed_plan(
+    experiment: Experiment,
+    task: Task,
+    *,
+    preset: str | None = None,
+    minutes: float | None = None,
+    started: float | None = None,
+    device: str | None = None,
+    loading: Loading | None = None,
+) -> TimedPlan:
+    """How long a preset will take on a task here, or the strongest that ends in so many `minutes`
+    from `started`, a time of `time.monotonic` (now). Loads the backbone and times a few steps.
+
+    The experiment comes back with that preset's recipe; without `minutes`, with its own, which may
+    be the preset's with changes.
+
+    Raises:
+        UsageError: when no preset is quick enough.
+    """
+    started = time.monotonic() if started is None else started
+    check_split(task.support)
+    backbone = Backbone.from_pretrained(experiment.backbone, experiment.revision)
+    backbone = backbone.to(pick_device(device))
+    facts = task_facts(task)
+    with support_set(task.support, backbone, experiment.seed, loading) as support:
+        pace = measure_pace(backbone, support)
+    if minutes is None:
+        assert preset is not None
+        expected = expected_seconds(experiment.recipe, facts, pace)
+        return TimedPlan(experiment, preset, backbone, expected, None)
+    ends = started + 60 * minutes
+    choice = strongest_within(ends - time.monotonic(), backbone, facts, pace)
+    chosen = dataclasses.replace(experiment, recipe=choice.recipe)
+    deadline = Deadline(ends, choice.seconds)
+    return TimedPlan(chosen, choice.preset.name, backbone, choice.seconds, deadline)
+
+
+def run_in(
+    minutes: float | None,
+    experiment: Experiment,
+    dataset: Dataset,
+    *,
+    started: float,
+    observe: Observe | None = None,
+    device: str | None = None,
+    loading: Loading | None = None,
+) -> tuple[Record, Method]:
+    """What `run` does; where there are `minutes`, with the preset that fits into them, counted from
+    `started`. Testing comes on top."""
+    backbone = deadline = None
+    if minutes is not None:
+        planned = timed_plan(
+            experiment,
+            task_of(experiment, dataset),
+            minutes=minutes,
+            started=started,
+            device=device,
+            loading=loading,
+        )
+        experiment, backbone, deadline = planned.experiment, planned.backbone, planned.deadline
+    return run(
+        experiment,
+        dataset=dataset,
+        backbone=backbone,
+        observe=observe,
+        device=device,
+        loading=loading,
+        deadline=deadline,
+    )
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them: "45 s", "12 min", "3.5 h"."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

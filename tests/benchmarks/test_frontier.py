@@ -1,0 +1,71 @@
+"""The table of what presets reach: its numbers by value, and only cells that all presets have."""
+
+import json
+
+import frontier
+import pytest
+
+from shotfit.config import from_dict, to_dict
+from shotfit.presets import PRESETS
+from shotfit.records import Record
+
+
+def record(task, seed, base, novel, seconds):
+    mean = 2 * base * novel / (base + novel)
+    metrics = {"base": base, "novel": novel, "harmonic_mean": mean, "joint": base - 10}
+    return from_dict(
+        Record,
+        {
+            "id": f"{task}{seed}{base}",
+            "experiment": {"seed": seed, "shots": 4},
+            "dataset": task,
+            "status": "done",
+            "metrics": metrics,
+            "cost": {"processor_seconds": seconds},
+            "environment": {"threads": "1", "torch": "2.13"},
+        },
+    )
+
+
+@pytest.fixture
+def folder(tmp_path):
+    values = {"zero_shot": (40, 1.0), "published": (60, 200.0), "fast": (58, 10.0)}
+    for task, seed in (("food", 1), ("food", 2), ("flags", 1)):
+        for name in ("zero_shot", *PRESETS):
+            if (task, name) == ("flags", "balanced"):
+                continue
+            level, seconds = values.get(name, (50, 5.0))
+            # Cells differ in level, all presets alike.
+            made = record(task, seed, level + seed, level + seed, seconds * seed)
+            path = tmp_path / f"{task}-seed{seed}-{name}.json"
+            path.write_text(json.dumps(to_dict(made)))
+    return tmp_path
+
+
+def test_the_table_by_value(folder):
+    cells = frontier.read(folder)
+    assert frontier.common(cells) == [("food", 1), ("food", 2)]
+    text = frontier.table(cells)
+    assert "Means over 2 fits each: 1 tasks (food), seeds 1, 2, 4 shots" in text
+    rows = {line.split(" | ")[0].strip("| "): line for line in text.splitlines() if "| " in line}
+    assert rows["fast"].endswith("| 59.5 | 59.5 | 59.5 | 49.5 | -2.0 ± 0.0 | 90 % | 15.0 | 5.0 % |")
+    assert rows["published"].endswith("| +0.0 ± 0.0 | 100 % | 300.0 | 100.0 % |")
+    assert rows["zero_shot"].endswith("| -20.0 ± 0.0 | 0 % | 1.5 | 0.5 % |")
+
+
+def test_the_figure_has_a_point_a_preset(folder):
+    pytest.importorskip("matplotlib")
+    (axes,) = frontier.figure(frontier.read(folder)).axes
+    assert [line.get_label() for line in axes.lines][0::2] == ["HM", "Joint"]
+    assert list(axes.lines[0].get_xdata()) == [7.5, 15.0, 7.5, 300.0]
+    assert {text.get_text() for text in axes.texts} == set(PRESETS)
+
+
+def test_without_a_common_cell_nothing_is_written(folder, tmp_path, capsys):
+    for path in folder.glob("*-published.json"):
+        path.unlink()
+    page = tmp_path / "page.md"
+    with pytest.raises(SystemExit):
+        frontier.main(["--results", str(folder), "--write", str(page)])
+    assert "no task" in capsys.readouterr().err
+    assert not page.exists()

@@ -83,6 +83,12 @@ frontier: setup
 	@$(RUN) "$(BIN)/python" benchmarks/frontier.py
 	@$(RUN) "$(BIN)/python" benchmarks/frontier.py --write docs/speed-and-accuracy.md
 
+# Which tasks under which shifts make the shifted suite: zero-shot accuracy of all, two minutes.
+.PHONY: shifted-suite
+shifted-suite: setup
+	@$(RUN) "$(BIN)/python" benchmarks/shifted_suite.py
+	@$(RUN) "$(BIN)/python" benchmarks/shifted_suite.py --write docs/shifts.md
+
 .PHONY: golden
 golden: setup
 	@cd "$(SOURCE)" && PYTHONPATH=tests:src "$(BIN)/python" tests/golden_curves.py $(NAME)

@@ -53,7 +53,7 @@ ONLY = {
 DATA = """
     template
     dataset images image_files
-    task transforms checks
+    task transforms checks shifts
     benchmark
     fewshot_lists prefetch
     decoded

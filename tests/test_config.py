@@ -101,3 +101,20 @@ def test_named_recipes():
         named_recipe("layer-norms")
     with pytest.raises(UsageError, match="Did you mean 'layernorm'"):
         named_recipe("2sfs:layernom")
+
+
+def test_a_config_of_aliases_is_refused_and_not_written_out(tmp_path):
+    path = tmp_path / "config.yaml"
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)]
+    path.write_text("\n".join(lines))
+    with pytest.raises(UsageError, match="aliases") as caught:
+        read_yaml(path)
+    assert len(str(caught.value)) < 300
+
+
+def test_a_config_without_an_end_is_refused(tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text("a: " + "[" * 5000)
+    with pytest.raises(UsageError, match="Cannot read the config file"):
+        read_yaml(path)

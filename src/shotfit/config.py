@@ -87,8 +87,12 @@ def read_yaml(path: Path) -> dict[str, Any]:
         UsageError: when the file is missing, is no YAML, or holds no mapping.
     """
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        text = path.read_text(encoding="utf-8")
+        # A few lines of aliases of aliases stand for billions of values.
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
+            raise ValueError("it has aliases (*name); write the values out")
+        values = yaml.safe_load(text)
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise UsageError(f"Cannot read the config file {path}: {error}") from error
     if not isinstance(values, dict):
         raise UsageError(f"The config file {path} must hold a mapping of options.")

@@ -29,6 +29,7 @@ from shotfit.methods.base import Method
 from shotfit.methods.linear import LinearClassifier
 from shotfit.records import Record, record_text
 from shotfit.system.files import folder_written_whole
+from shotfit.system.parsing import parse_json
 from shotfit.system.paths import file_inside
 
 FORMAT = 1
@@ -206,10 +207,10 @@ def read_settings(folder: Path) -> dict[str, Any]:
     """
     path = folder / CONFIG
     try:
-        settings = json.loads(file_inside(folder, CONFIG).read_text(encoding="utf-8"))
+        settings = parse_json(file_inside(folder, CONFIG).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise DataError(f"{folder} is not a saved classifier: it has no {CONFIG}.") from None
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         raise DataError(f"{path} cannot be read: {error}") from error
     if not isinstance(settings, dict) or settings.get("format") != FORMAT:
         found = settings.get("format") if isinstance(settings, dict) else None

@@ -307,3 +307,24 @@ def test_test_pixels_are_those_of_transformers(size):
     )
     expected = processor(images=image, return_tensors="np")["pixel_values"][0]
     assert np.array_equal(prepare(image, SPEC), expected)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "text", "message"),
+    [
+        (".csv", "path,label\na.png,²\na.png,1\n", None),
+        (".csv", f"path,label\na.png,{'7' * 5000}\n", None),
+        (".csv", f"path,label\na.png,{'x' * 140_000}\n", "line 2: not CSV|field larger"),
+        (".jsonl", "[" * 100_000 + "\n", "line 1: not JSON"),
+        (".jsonl", '{"path": "a.png", "label": ' + "9" * 5000 + "}\n", "line 1: not JSON"),
+    ],
+    ids=["digit-that-int-refuses", "long-number", "long-field", "deep", "long-integer"],
+)
+def test_a_manifest_of_rubbish_is_data_or_a_data_error(tmp_path, suffix, text, message):
+    path = tmp_path / f"rubbish{suffix}"
+    path.write_text(text, encoding="utf-8")
+    if message is None:
+        assert len(load_dataset("csv", path=str(path)).classnames) == text.count("a.png")
+        return
+    with pytest.raises(DataError, match=message):
+        load_dataset("csv", path=str(path))

@@ -436,3 +436,16 @@ def test_the_printed_commands_are_the_runs(shotfit, monkeypatch, tmp_path):
     )
     assert len(asked) == 6
     assert code == 1 and "1 failed of 6, 2.0 h left" in out
+
+
+def test_tasks_under_shifts_have_tables_of_their_own():
+    plain, under_shifts = suite(["coop"]), suite(["coop"], tasks=("animals@noise", "fruit@blur"))
+    both = [*plain, *under_shifts]
+    assert suite_report(both) == suite_report(plain)
+    report = suite_report(both, shifted=True)
+    assert report.id == "shifted-suite"
+    assert [column.title for column in report.panels[1].columns[:2]] == [
+        "animals@noise",
+        "fruit@blur",
+    ]
+    assert "--datasets shifted-suite" in suite_report(plain, shifted=True).notes[0]

@@ -1,7 +1,6 @@
 """Checkpoints: embedded in the package, in a local folder, or on the Hugging Face hub."""
 
 import importlib.util
-import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from shotfit.backbone.families import get_family
 from shotfit.config import from_dict
 from shotfit.data.transforms import ImageSpec
 from shotfit.errors import DataError, UsageError
+from shotfit.system.parsing import parse_json
 
 EMBEDDED = {"iconclip": Path(__file__).parent.parent / "assets" / "iconclip"}
 """Models inside the package, by name."""
@@ -132,7 +132,7 @@ def read_image_spec(folder: Path) -> ImageSpec:
     path = folder / "preprocessor_config.json"
     if not path.is_file():
         raise DataError(f"The model folder {folder} has no preprocessor_config.json.")
-    facts = json.loads(path.read_text(encoding="utf-8"))
+    facts = parse_json(path.read_text(encoding="utf-8"))
     size = facts.get("size", 224)
     edges = size if isinstance(size, dict) else {"shortest_edge": size}
     square = "height" in edges
@@ -156,7 +156,7 @@ def read_hints(folder: Path) -> Hints:
     if not path.is_file():
         return Hints()
     try:
-        return from_dict(Hints, json.loads(path.read_text(encoding="utf-8")))
+        return from_dict(Hints, parse_json(path.read_text(encoding="utf-8")))
     except ValueError as error:
         raise DataError(f"{path} cannot be used: {error}") from error
 
@@ -196,7 +196,7 @@ def _check_no_code(name: str, folder: Path) -> None:
     """A config may name Python files that transformers would run; nothing of a checkpoint runs."""
     for file in sorted(folder.glob("*.json")):
         try:
-            facts = json.loads(file.read_text(encoding="utf-8"))
+            facts = parse_json(file.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             continue  # the reader of that file says what is wrong with it
         if isinstance(facts, dict) and facts.get("auto_map"):

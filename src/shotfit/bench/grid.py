@@ -15,6 +15,8 @@ from shotfit.recipe import Overrides, named_recipe
 
 SUITE = "suite"
 """The word for every embedded task."""
+SHIFTED = "shifted-suite"
+"""The word for the declared tasks under shifts."""
 EVERY = "every"
 """The word for every method alone, and the forms that were published under names of their own."""
 
@@ -86,14 +88,19 @@ def _check_template(template: str | None, source: str) -> None:
 def find_datasets(name: str) -> list[SourceOptions]:
     """The sources, with their options, that a grid means by one word.
 
-    "suite" is every embedded task; otherwise an embedded task, one of the eleven benchmarks (its
-    key, CoOp's name or an alias), or a path to a folder or manifest.
+    "suite" is every embedded task, "shifted-suite" the declared tasks under shifts; otherwise an
+    embedded task, with or without a shift (`symbols@noise`), one of the eleven benchmarks (its key,
+    CoOp's name or an alias), or a path to a folder or manifest.
 
     Raises:
         UsageError: when it is none of these, with the nearest known name.
     """
     if name == SUITE:
         return [("demo", {"name": task}) for task in list_tasks()]
+    if name == SHIFTED:
+        from shotfit.data.shifts import SHIFTED_SUITE
+
+        return [("demo", {"name": task}) for task in SHIFTED_SUITE]
     # By name first: a folder of that name may be here and not on the next machine.
     found = locate_name(name)
     if found is not None:
@@ -101,4 +108,4 @@ def find_datasets(name: str) -> list[SourceOptions]:
     path = Path(name).expanduser()
     if path.exists():
         return [locate(str(path.resolve()))]
-    raise unknown_name("dataset", name, [SUITE, *known_names()])
+    raise unknown_name("dataset", name, [SUITE, SHIFTED, *known_names()])

@@ -23,6 +23,7 @@ from shotfit.data.dataset import Dataset, Example
 from shotfit.data.task import sample_shots
 from shotfit.errors import DataError, UsageError
 from shotfit.system.files import write_atomically
+from shotfit.system.parsing import parse_json
 
 SHOTS = (1, 2, 4, 8, 16)
 SEEDS = (1, 2, 3)
@@ -219,7 +220,7 @@ def _read_list(
     try:
         text = path.read_text(encoding="utf-8")
         # Not splitlines: it also breaks at characters that JSON allows within text.
-        lines = [json.loads(line) for line in text.split("\n") if line.strip()]
+        lines = [parse_json(line) for line in text.split("\n") if line.strip()]
     except (OSError, ValueError) as error:
         raise DataError(f"The few-shot list {path} cannot be read: {error}") from error
     if not all(isinstance(line, dict) for line in lines):

@@ -10,7 +10,7 @@ from shotfit.data.dataset import Dataset, Example
 from shotfit.data.image_files import list_images
 from shotfit.data.images import ImageSource, open_image
 from shotfit.data.sources import load_dataset
-from shotfit.data.sources.demo import list_tasks
+from shotfit.data.sources.demo import is_task, list_tasks
 from shotfit.errors import DataError, UsageError
 
 Images = ImageSource | Sequence[ImageSource]
@@ -37,7 +37,7 @@ def known_names() -> list[str]:
 
 def locate_name(name: str) -> SourceOptions | None:
     """The source of an embedded task, or of a benchmark by any of its names; None for others."""
-    if name in list_tasks():
+    if is_task(name):
         return "demo", {"name": name}
     try:
         return "coop", {"name": find_benchmark(name).key}

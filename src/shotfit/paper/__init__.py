@@ -128,7 +128,9 @@ def paper_table(name: str) -> PaperTable:
     for table in paper_tables():
         if name in (table.id, str(table.number)):
             return table
-    raise unknown_name("table", name, [*(table.id for table in paper_tables()), "suite"])
+    raise unknown_name(
+        "table", name, [*(table.id for table in paper_tables()), "suite", "shifted-suite"]
+    )
 
 
 @cache

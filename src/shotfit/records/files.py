@@ -1,13 +1,13 @@
 """How every kind of record lies on the disk: JSON, written whole, refused when it is damaged."""
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import Any, TypeVar
 
 from shotfit.config import from_dict
 from shotfit.errors import DataError, UsageError
 from shotfit.system.files import write_atomically
+from shotfit.system.parsing import parse_json
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ def read_values(path: Path, kind: str) -> dict[str, Any]:
         DataError: naming the file, when it cannot be read or holds something else.
     """
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = parse_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise DataError(
             f"{path} holds no {kind}: it cannot be read ({error}). Move it away, and its run is "

@@ -21,8 +21,8 @@ BASE_TO_NOVEL_NOTES = (
 SELECTION_NOTE = "Selects on: the images on which a method chooses what training leaves open."
 
 
-def suite_report(records: Sequence[Record]) -> Report:
-    """The embedded suite's tables.
+def suite_report(records: Sequence[Record], *, shifted: bool = False) -> Report:
+    """The tables of the embedded suite, or of its tasks under shifts.
 
     Base-to-novel: methods by average base, novel, harmonic mean, joint accuracy, trained values
     and seconds, then methods by task. All-to-all: methods by task, with the same two costs.
@@ -31,7 +31,7 @@ def suite_report(records: Sequence[Record]) -> Report:
     Raises:
         DataError: as `runs_of`, and when methods saw different images of one task and seed.
     """
-    runs = suite_runs(records)
+    runs = suite_runs(records, shifted=shifted)
     panels: list[Panel] = []
     notes = [SPREAD, SELECTION_NOTE]
     for group in protocol_groups(runs):
@@ -42,13 +42,17 @@ def suite_report(records: Sequence[Record]) -> Report:
         panels.append(_by_task(group, tasks, heading))
     if any(run.fact("setting") == "base_to_novel" for run in runs):
         notes += BASE_TO_NOVEL_NOTES
-    empty = ("No finished record of the embedded suite; `shotfit reproduce suite` plans the runs.",)
-    return Report("suite", "The embedded suite", tuple(panels), tuple(notes) if panels else empty)
+    which = "shifted" if shifted else "embedded"
+    plan = "bench --datasets shifted-suite" if shifted else "reproduce suite"
+    empty = (f"No finished record of the {which} suite; `shotfit {plan}` plans the runs.",)
+    name = "shifted-suite" if shifted else "suite"
+    return Report(name, f"The {which} suite", tuple(panels), tuple(notes) if panels else empty)
 
 
-def suite_runs(records: Sequence[Record]) -> tuple[Run, ...]:
-    """The finished runs on the embedded suite."""
-    return tuple(run for run in runs_of(records) if run.fact("source") == "demo")
+def suite_runs(records: Sequence[Record], *, shifted: bool = False) -> tuple[Run, ...]:
+    """The finished runs on the embedded tasks, as they are or under shifts."""
+    embedded = (run for run in runs_of(records) if run.fact("source") == "demo")
+    return tuple(run for run in embedded if ("@" in run.dataset) == shifted)
 
 
 def protocol_groups(runs: Sequence[Run]) -> list[list[Run]]:

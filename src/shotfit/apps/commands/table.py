@@ -11,7 +11,10 @@ DEFAULT_RESULTS = Path("results")
 
 def table(
     name: Annotated[
-        str, typer.Argument(metavar="TABLE", help="A table's id or number, 'suite', or 'list'.")
+        str,
+        typer.Argument(
+            metavar="TABLE", help="A table's id or number, 'suite', 'shifted-suite', or 'list'."
+        ),
     ],
     results: Annotated[Path, typer.Option(help="The folder of records.")] = DEFAULT_RESULTS,
     form: Annotated[
@@ -42,12 +45,16 @@ def table(
 
     if form not in FORMATS:
         raise unknown_name("format", form, FORMATS)
-    printed = None if name == "suite" else paper_table(name)
+    suites = ("suite", "shifted-suite")
+    printed = None if name in suites else paper_table(name)
     # Without records a printed table still has its printed side; a folder asked for must exist.
     if results != DEFAULT_RESULTS and not results.is_dir():
         raise DataError(f"There is no folder {results} with records; `shotfit bench` makes them.")
     records = select_records(load_records(results), where or [])
-    report = suite_report(records) if printed is None else paper_report(printed, records)
+    if printed is None:
+        report = suite_report(records, shifted=name == "shifted-suite")
+    else:
+        report = paper_report(printed, records)
     if out is None and form == "terminal" and sys.stdout.isatty():
         from rich.console import Console
 
@@ -76,4 +83,5 @@ def _list() -> None:
     for entry in paper_tables():
         table.add_row(entry.id, str(entry.number), entry.section, entry.title)
     table.add_row("suite", "", "", "The embedded suite: every method, offline")
+    table.add_row("shifted-suite", "", "", "Its tasks under shifts")
     Console().print(table)

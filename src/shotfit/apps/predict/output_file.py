@@ -16,6 +16,7 @@ from typing import IO, Any
 
 from shotfit.errors import DataError, UsageError
 from shotfit.system.files import WriterLock, write_atomically
+from shotfit.system.parsing import parse_json
 
 Row = Mapping[str, Any]
 # Rows of a Parquet row group, which are in memory at a time.
@@ -93,7 +94,7 @@ class PredictionFile:
 
     def _check(self, question: Mapping[str, Any]) -> None:
         try:
-            known = json.loads(self.note.read_text(encoding="utf-8"))
+            known = parse_json(self.note.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             known = {}
         differs = [key for key, value in question.items() if known.get(key) != value]

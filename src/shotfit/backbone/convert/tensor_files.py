@@ -5,7 +5,6 @@ name, and it takes tensors from them only: state dicts through torch's weights-o
 refuses every other object, and OpenAI's archives as in `torchscript.py`. Nothing in them runs.
 """
 
-import json
 import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +15,7 @@ from torch import Tensor
 
 from shotfit.backbone.convert.torchscript import read_torchscript
 from shotfit.errors import DataError, UsageError
+from shotfit.system.parsing import parse_json
 
 # What open_clip's configs may say that changes the model and none of its tensors, with the values
 # that are CLIP's as it is here.
@@ -85,7 +85,7 @@ def _read_facts(config: Path) -> dict[str, Any]:
         return value
 
     try:
-        facts = json.loads(config.read_text(encoding="utf-8"))
+        facts = parse_json(config.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise DataError(f"{config} is no config of open_clip: {error}") from error
     if not isinstance(facts, dict) or "model_cfg" not in facts:

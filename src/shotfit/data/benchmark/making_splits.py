@@ -13,7 +13,6 @@ the rest for testing, or the official test list with a fifth of the official tra
 each class for validation.
 """
 
-import json
 import random
 import re
 from collections.abc import Callable, Sequence
@@ -26,6 +25,7 @@ from shotfit.data.benchmark.raw_files import list_folders, list_images, read_lin
 from shotfit.data.benchmark.split_files import Entry, to_dataset, write_split
 from shotfit.data.dataset import Dataset
 from shotfit.errors import DataError, UsageError
+from shotfit.system.parsing import parse_json
 
 VAL_FRACTION = 0.2
 TRAIN_FRACTION = 0.5
@@ -211,7 +211,7 @@ def _oxford_flowers(directory: Path, stream: random.Random) -> Splits:
     """Image number i has the i-th label of imagelabels.mat; labels and names count from 1."""
     names_file = directory / "cat_to_name.json"
     try:
-        names = json.loads(names_file.read_text(encoding="utf-8"))
+        names = parse_json(names_file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise DataError(f"The class names {names_file} cannot be read: {error}") from error
     labels = _variable(directory / "imagelabels.mat", "labels")

@@ -11,6 +11,7 @@ from shotfit.data.dataset import Dataset, Example
 from shotfit.data.template import TEMPLATE
 from shotfit.errors import DataError
 from shotfit.system.files import write_atomically
+from shotfit.system.parsing import parse_json
 
 SPLITS = ("train", "val", "test")
 
@@ -26,7 +27,7 @@ def read_split(path: Path) -> dict[str, list[Entry]]:
         DataError: when the file is no such split, naming the first entry that is wrong.
     """
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = parse_json(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise DataError(
             f"The split file {path} cannot be read ({error}). Download it again."

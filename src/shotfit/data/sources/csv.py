@@ -6,13 +6,13 @@ order of whole-number labels, otherwise of first appearance.
 """
 
 import csv
-import json
 from collections.abc import Iterable
 from pathlib import Path
 
 from shotfit.data.dataset import Dataset, Example
 from shotfit.data.template import TEMPLATE
 from shotfit.errors import DataError
+from shotfit.system.parsing import parse_json
 
 SPLITS = ("train", "val", "test")
 
@@ -67,13 +67,16 @@ def _rows(file: Path) -> Iterable[tuple[int, dict[str, str]]]:
                 yield number, _checked(file, number, _parse(file, number, line))
         return
     reader = csv.DictReader(lines)
-    for row in reader:
-        yield reader.line_num, _checked(file, reader.line_num, row)
+    try:
+        for row in reader:
+            yield reader.line_num, _checked(file, reader.line_num, row)
+    except csv.Error as error:  # such as a field of more than 131,072 characters
+        raise DataError(f"{file}, line {reader.line_num}: not CSV ({error}).") from error
 
 
 def _parse(file: Path, number: int, line: str) -> dict:
     try:
-        row = json.loads(line)
+        row = parse_json(line)
     except ValueError as error:
         raise DataError(f"{file}, line {number}: not JSON ({error}).") from error
     if not isinstance(row, dict):
@@ -93,6 +96,7 @@ def _checked(file: Path, number: int, row: dict) -> dict[str, str]:
 
 def _label_order(labels: list[str]) -> dict[str, int]:
     unique = list(dict.fromkeys(labels))
-    if all(label.isdigit() for label in unique):
+    # Of digits that int reads: "²" is one that it does not, nor does it read thousands in a row.
+    if all(label.isdecimal() and len(label) < 100 for label in unique):
         unique.sort(key=int)
     return {label: index for index, label in enumerate(unique)}

@@ -8,7 +8,6 @@ file `classnames.json` at the top ({"folder": "class name"}) or the `classnames`
 them.
 """
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from shotfit.data.dataset import Dataset, Example
 from shotfit.data.image_files import SUFFIXES, is_image
 from shotfit.data.template import TEMPLATE
 from shotfit.errors import DataError
+from shotfit.system.parsing import parse_json
 
 CLASSNAMES_FILE = "classnames.json"
 SPLITS = ("train", "val", "test")
@@ -78,7 +78,7 @@ def _names(
     file = Path(classnames) if isinstance(classnames, str) else top / CLASSNAMES_FILE
     if isinstance(classnames, str) or (not mapping and file.is_file()):
         try:
-            mapping = json.loads(file.read_text(encoding="utf-8"))
+            mapping = parse_json(file.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise DataError(f"Cannot read the class names in {file}: {error}") from error
         if not isinstance(mapping, dict) or not all(isinstance(v, str) for v in mapping.values()):

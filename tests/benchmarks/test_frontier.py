@@ -46,7 +46,7 @@ def test_the_table_by_value(folder):
     cells = frontier.read(folder)
     assert frontier.common(cells) == [("food", 1), ("food", 2)]
     text = frontier.table(cells)
-    assert "Means over 2 fits each: 1 tasks (food), seeds 1, 2, 4 shots" in text
+    assert "Means over 2 fits each: food; seeds 1, 2, 4 shots" in text
     rows = {line.split(" | ")[0].strip("| "): line for line in text.splitlines() if "| " in line}
     assert rows["fast"].endswith("| 59.5 | 59.5 | 59.5 | 49.5 | -2.0 ± 0.0 | 90 % | 15.0 | 5.0 % |")
     assert rows["published"].endswith("| +0.0 ± 0.0 | 100 % | 300.0 | 100.0 % |")

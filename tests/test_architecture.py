@@ -21,7 +21,7 @@ PACKAGE = Path(__file__).parent.parent / "src" / "shotfit"
 # From the bottom up. A room imports from the lines above its own, not from its neighbours.
 ROOMS = """
     errors
-    config averages
+    config averages classes
     system
     paper
     records
@@ -36,7 +36,7 @@ ROOMS = """
     adaptation
     experiment
     card
-    observers saving bench timed_plan
+    observers saving bench timed_plan measure known_classes
     classifier report
     apps
 """
@@ -45,6 +45,7 @@ ONLY = {
     "config": {"errors"},
     "system": {"errors"},
     "averages": set(),
+    "classes": {"errors"},
     "paper": {"errors", "averages"},
     "records": {"errors", "config", "system"},
     "report": {"errors", "config", "system", "averages", "paper", "records", "methods"},
@@ -53,11 +54,11 @@ ONLY = {
 DATA = """
     template
     dataset images image_files
-    task transforms checks shifts
+    task transforms checks shifts image_hashes
     benchmark
     fewshot_lists prefetch
     decoded
-    support_set
+    support_set holdout
     sources
     inputs
 """
@@ -65,11 +66,12 @@ DATA = """
 # Who may load which package of others; one that is not here is a new dependency, and fails.
 OUTSIDE = {
     "torch": """system data backbone layers methods training evaluation recipe plan presets
-        pace adaptation experiment observers saving bench timed_plan classifier apps""",
+        pace adaptation experiment observers saving bench timed_plan measure
+        known_classes classifier apps""",
     "transformers": "backbone",
     "huggingface_hub": "backbone saving apps",
     "safetensors": "backbone saving",
-    "numpy": "data classifier report",
+    "numpy": "data evaluation measure classifier report",
     "PIL": "data",
     "yaml": "config apps",
     "filelock": "system",

@@ -16,7 +16,7 @@ from shotfit.errors import DataError, UsageError
 from shotfit.methods.base import Method
 from shotfit.methods.linear import LinearClassifier
 from shotfit.recipe import Recipe, Stage
-from shotfit.saving import CLASSES, CONFIG, RECORD, WEIGHTS, _checksum, _sha256
+from shotfit.saving import CLASSES, CONFIG, RECORD, SHOTS, WEIGHTS, _checksum, _sha256
 
 RECIPE = Recipe(
     (
@@ -85,6 +85,7 @@ def test_the_folder_holds_only_what_changed(saved):
         WEIGHTS,
         RECORD,
         CONFIG,
+        SHOTS,
     ]
 
 
@@ -108,6 +109,17 @@ def test_classes_by_name(checkpoint, images):
     with pytest.warns(UserWarning, match="exist already"):
         classifier.add_classes(["green"])
     assert len(classifier.classes) == 5
+
+
+def test_a_removed_class_that_is_added_again_is_the_trained_one(checkpoint, images):
+    classifier = FewShotClassifier(str(checkpoint), RECIPE).fit(shapes_dataset(4), shots=2)
+    before = classifier.predict_proba(images)
+    classifier.metrics = {"accuracy": 50.0}
+    classifier.remove_classes(["red"])
+    assert classifier.metrics == {}
+    classifier.add_classes(["red"])
+    assert classifier.classes == ("green", "blue", "yellow", "red")
+    assert np.allclose(classifier.predict_proba(images), np.roll(before, -1, axis=1), atol=1e-6)
 
 
 def test_added_classes_are_saved(checkpoint, images, tmp_path):
@@ -148,12 +160,6 @@ def test_nothing_is_embedded_twice(fitted, images, monkeypatch):
     assert isinstance(fitted.method, LinearClassifier)
     fitted.predict(images, ["red", "purple", "blue"])
     assert calls == [("purple",)]
-
-
-def test_evaluate_tells_base_from_novel(fitted):
-    metrics = fitted.evaluate(shapes_dataset(6))
-    assert {"base", "novel", "joint", "harmonic_mean"} <= set(metrics)
-    assert set(fitted.evaluate(shapes_dataset(4))) == {"all"}
 
 
 def test_no_images_have_no_answers_and_no_classes_are_refused(fitted, images):

@@ -62,3 +62,32 @@ def _within(t: float, freedom: int) -> float:
         )
         total += term
     return 2 / math.pi * (angle + sine * total) if odd else sine * total
+
+
+@dataclass(frozen=True)
+class Proportion:
+    """How many of `images` are right."""
+
+    right: int
+    images: int
+
+    @property
+    def percent(self) -> float:
+        """The share in percent; 0 of no images."""
+        return 100 * self.right / self.images if self.images else 0.0
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The 95 % interval in percent (Wilson, Probable inference, JASA 1927): it stays between 0
+        and 100 and holds for a handful of images; of none it is all that is possible."""
+        if not self.images:
+            return 0.0, 100.0
+        z, n, share = Z95, self.images, self.right / self.images
+        middle = share + z * z / (2 * n)
+        half = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+        low, high = ((middle + sign * half) / (1 + z * z / n) for sign in (-1, 1))
+        return 100 * max(0.0, low), 100 * min(1.0, high)
+
+
+Z95 = 1.959963984540054
+"""The middle 95 % of a normal variable lie within plus and minus this."""

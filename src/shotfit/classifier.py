@@ -12,19 +12,23 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from shotfit import saving
+from shotfit import measure, saving
 from shotfit.adaptation import Observe
 from shotfit.backbone.int8 import quantize
+from shotfit.classes import ClassList
 from shotfit.config import from_dict
 from shotfit.data.checks import check_names
-from shotfit.data.dataset import Dataset, select_classes
+from shotfit.data.dataset import Dataset
+from shotfit.data.image_hashes import hashes_as_tensors, hashes_of_tensors
 from shotfit.data.images import ImageSource
 from shotfit.data.inputs import Images, as_dataset, place_of, single_images
 from shotfit.data.prefetch import Loading, memory_bytes
+from shotfit.data.task import Task
 from shotfit.errors import UsageError
+from shotfit.evaluation.evaluation import Evaluation
 from shotfit.evaluation.inference import PredictedBatch, predict_batches
-from shotfit.evaluation.metrics import evaluate
-from shotfit.experiment import Experiment, pick_device
+from shotfit.experiment import Experiment, pick_device, task_of
+from shotfit.known_classes import KnownClasses
 from shotfit.methods.base import ClassEmbeddings, Method
 from shotfit.recipe import Recipe
 from shotfit.records import Record
@@ -63,11 +67,8 @@ class FewShotClassifier:
         self.experiment = Experiment("", {}, "all_to_all", None, seed, backbone, revision, recipe)
         self.metrics: dict[str, float] = {}
         self.provenance: dict[str, bytes] = {}
-        self._method: Method | None = None
-        self._added: list[str] = []
-        self._active: list[int] = []
-        self._everything: ClassEmbeddings | None = None
-        self._classes: ClassEmbeddings | None = None
+        self.trained_images: frozenset[bytes] | None = None
+        self._known: KnownClasses | None = None
         self._int8 = False
 
     # Learning
@@ -104,23 +105,39 @@ class FewShotClassifier:
         )
         how: Any = {"observe": observe, "device": str(self.device), "loading": loading}
         record, method = run_in(self.minutes, experiment, dataset, started=started, **how)
-        return self.take(method, record)
+        self.take(method, record, task=task_of(experiment, dataset))
+        if dataset.test:
+            self.note(record, self.evaluate(dataset, zero_shot=False))
+        return self
 
     def take(
-        self, method: Method, record: Record | None = None, added: Sequence[str] = ()
+        self,
+        method: Method,
+        record: Record | None = None,
+        added: Sequence[str] = (),
+        *,
+        task: Task | None = None,
     ) -> "FewShotClassifier":
-        """Uses an adapted method whose classes are those it was trained on, and `added`; `record`
-        is that of the run that made it, and is saved with it."""
-        if record is not None:
-            self.experiment = from_dict(Experiment, record.experiment)
-        self.metrics = dict(record.metrics) if record is not None else {}
-        self.provenance = saving.provenance_of(record) if record is not None else {}
-        self._method = method.eval()
-        self._added = list(added)
-        self._active = list(range(len(method.trained_names) + len(added)))
-        self._everything = self._classes = None
+        """Uses an adapted method whose classes are those it was trained on, and `added`. `record`
+        is that of the run that made it, and is saved with it; by its `task` it is known which
+        images it saw."""
+        self._known = KnownClasses(method.eval(), ClassList.of(method.trained_names, added))
         self._int8 = False
+        self.metrics, self.provenance, self.trained_images = {}, {}, None
+        if record is not None:
+            self.note(record)
+        if task is not None:
+            self.trained_images = measure.trained_images(task)
         return self
+
+    def note(self, record: Record, evaluation: Evaluation | None = None) -> Record:
+        """Keeps the record of the run that made it, with what an evaluation found; that record."""
+        if evaluation is not None:
+            record = dataclasses.replace(record, metrics=evaluation.metrics)
+        self.experiment = from_dict(Experiment, record.experiment)
+        self.metrics = dict(record.metrics)
+        self.provenance = saving.provenance_of(record)
+        return record
 
     def quantize(self) -> "FewShotClassifier":
         """Rounds the linear layers of the image tower to 8 bits: faster on a CPU, for good.
@@ -139,8 +156,7 @@ class FewShotClassifier:
     @property
     def classes(self) -> tuple[str, ...]:
         """The names that `predict` answers with; their order is that of `predict_proba`."""
-        names = (*self.method.trained_names, *self._added)
-        return tuple(names[index] for index in self._active)
+        return self.known.classes.names
 
     @property
     def method(self) -> Method:
@@ -149,9 +165,18 @@ class FewShotClassifier:
         Raises:
             UsageError: before `fit`.
         """
-        if self._method is None:
+        return self.known.method
+
+    @property
+    def known(self) -> KnownClasses:
+        """The method and its classes, embedded.
+
+        Raises:
+            UsageError: before `fit`.
+        """
+        if self._known is None:
             raise UsageError("This classifier has not been fitted: call fit first.")
-        return self._method
+        return self._known
 
     def add_classes(self, names: Sequence[str]) -> None:
         """Adds classes that have no images, by name.
@@ -176,10 +201,7 @@ class FewShotClassifier:
             )
         with torch.no_grad():
             self.method.encode_classes(names)  # refuses what cannot be embedded before it counts
-        before = len(self.method.trained_names) + len(self._added)
-        self._added += names
-        self._active += range(before, before + len(names))
-        self._everything = self._classes = None
+        self._set_classes(self.known.classes.with_added(names))
 
     def remove_classes(self, names: Sequence[str]) -> None:
         """Stops answering with these classes (all classes of a name).
@@ -187,15 +209,11 @@ class FewShotClassifier:
         Raises:
             UsageError: for a name that is not among the classes, or when none would be left.
         """
-        known = self.classes
-        missing = [name for name in names if name not in known]
-        if missing:
-            raise UsageError(f"There is no class {', '.join(map(repr, missing))} to remove.")
-        kept = [i for i, name in zip(self._active, known, strict=True) if name not in names]
-        if not kept:
-            raise UsageError("A classifier needs at least one class.")
-        self._active = kept
-        self._classes = None
+        self._set_classes(self.known.classes.without(names))
+
+    def _set_classes(self, classes: ClassList) -> None:
+        self._known = self.known.changed(classes)
+        self.metrics = {}  # They were those of other names to choose among.
 
     # Predicting
 
@@ -273,41 +291,30 @@ class FewShotClassifier:
             if not len(classnames):
                 raise UsageError("There are no class names to choose among.")
             return self.method.encode_classes(classnames)
-        if self._classes is None:
-            everything = self.embedded_names()
-            active = torch.tensor(self._active, device=everything.weight.device)
-            each = everything.per_prompt
-            self._classes = ClassEmbeddings(
-                names=self.classes,
-                weight=everything.weight[active],
-                rows=tuple(everything.rows[index] for index in self._active),
-                per_prompt=None if each is None else each[:, active],
-            )
-        return self._classes
+        return self.known.active
 
-    def evaluate(self, data: str | Path | Dataset) -> dict[str, float]:
-        """Accuracy in percent on a dataset's test images (its training images without any).
+    def evaluate(
+        self,
+        data: str | Path | Dataset | Sequence[tuple[ImageSource, str]],
+        *,
+        classes: Sequence[str] | None = None,
+        as_novel: bool = False,
+        zero_shot: bool = True,
+        watch: measure.Watch | None = None,
+    ) -> Evaluation:
+        """Scores a dataset's test images (all images without any) as `predict` answers them.
 
-        When the dataset has classes that this classifier was not trained on, they are novel: the
-        metrics are then those of `shotfit.evaluation.metrics.evaluate` for base and novel.
+        They are compared with `classes`, unless given the names that `predict` answers with; with
+        `as_novel` as in papers, where names that were not trained on are novel. Images that it was
+        trained on are left out; where no others are left, it is cross-validated. `zero_shot`
+        scores the untouched model beside it. `watch` is told how far it is.
 
         Raises:
-            UsageError: when no class of the dataset is known and none can be added by name.
+            DataError: when no class of the dataset is among the names, or no image is left.
+            UsageError: for `as_novel` with a method that is bound to its classes.
         """
-        dataset = as_dataset(data)
-        examples = dataset.test or dataset.train
-        rows = self.method.trained_rows(dataset.classnames)
-        known = [label for label, row in enumerate(rows) if row >= 0]
-        unknown = [label for label, row in enumerate(rows) if row < 0]
-        if not unknown:
-            return evaluate(self.method, {"all": select_classes(examples, dataset, known)})
-        if not known:
-            return evaluate(self.method, {"all": select_classes(examples, dataset, unknown)})
-        tests = {
-            "base": select_classes(examples, dataset, known),
-            "novel": select_classes(examples, dataset, unknown),
-        }
-        return evaluate(self.method, tests)
+        wanted = measure.Options(classes, as_novel, zero_shot)
+        return measure.evaluate(self, as_dataset(data), wanted, watch)
 
     # Saving
 
@@ -357,14 +364,6 @@ class FewShotClassifier:
         """
         return saving.push(self._fitted(), repository, private=private)
 
-    @torch.no_grad()
-    def embedded_names(self) -> ClassEmbeddings:
-        """Every name that was trained or added, embedded; also those that were removed since."""
-        if self._everything is None:
-            names = (*self.method.trained_names, *self._added)
-            self._everything = self.method.encode_classes(names)
-        return self._everything
-
     def _fitted(self) -> saving.Fitted:
         """What is saved or uploaded; of rounded layers nothing could be loaded again."""
         if self._int8:
@@ -372,27 +371,29 @@ class FewShotClassifier:
                 "This classifier has been rounded to 8 bits: save it before, and quantize what "
                 "from_pretrained reads."
             )
-        method, embeds = self.method, self.embedded_names()
+        embeds = self.known.everything
         tensors = {"weight": embeds.weight, "per_prompt": embeds.per_prompt}
         return saving.Fitted(
             experiment=self.experiment,
-            method=method,
-            added=self._added,
-            active=self._active,
+            method=self.method,
+            classes=self.known.classes,
             metrics=self.metrics,
             provenance=self.provenance,
             embeds={name: tensor for name, tensor in tensors.items() if tensor is not None},
+            shots=hashes_as_tensors(self.trained_images),
         )
 
     def _restore(self, fitted: saving.Fitted) -> None:
         method = fitted.method
-        self.take(method, added=fitted.added)
-        self._active = list(fitted.active)
-        self.metrics, self.provenance = dict(fitted.metrics), dict(fitted.provenance)
+        self.take(method)
+        everything = None
         if fitted.embeds is not None:
             device, each = method.backbone.device, fitted.embeds.get("per_prompt")
-            self._everything = method.class_embeddings(
-                fitted.names,
+            everything = method.class_embeddings(
+                fitted.classes.everything,
                 fitted.embeds["weight"].to(device),
                 None if each is None else each.to(device),
             )
+        self._known = KnownClasses(method, fitted.classes, everything)
+        self.trained_images = hashes_of_tensors(fitted.shots)
+        self.metrics, self.provenance = dict(fitted.metrics), dict(fitted.provenance)

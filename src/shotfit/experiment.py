@@ -87,12 +87,14 @@ def run(
     device: str | None = None,
     loading: Loading | None = None,
     deadline: Deadline | None = None,
+    measured: bool = True,
 ) -> tuple[Record, Method]:
     """Carries out an experiment; the record and the adapted method.
 
     `dataset` and `backbone` may be given when already loaded; a backbone is used up by the run.
     `loading` says what reading images may cost; it changes no number. A `deadline` may end stages
-    early, as it does in `adapt`.
+    early, as it does in `adapt`. Without `measured`, the test images are left to the caller, and
+    the record has no metrics.
 
     Raises:
         UsageError, DataError: for a config or data that cannot be used.
@@ -118,7 +120,7 @@ def run(
         deadline=deadline,
     )
     fitted, working = time.perf_counter(), time.process_time()
-    measurable = all(split.examples for split in task.tests.values())
+    measurable = measured and all(split.examples for split in task.tests.values())
     metrics = evaluate(method, task.tests) if measurable else {}
     record = Record(
         id=experiment.id,

@@ -19,6 +19,7 @@ from shotfit.backbone import EMBEDDED, Backbone
 from shotfit.backbone.fingerprint import check_finite, fingerprint, position_fingerprint
 from shotfit.backbone.reference import Reference
 from shotfit.card import model_card
+from shotfit.classes import ClassList
 from shotfit.config import from_dict, to_dict
 from shotfit.data.checks import check_names
 from shotfit.data.template import is_template
@@ -37,6 +38,11 @@ CONFIG, WEIGHTS, CARD = "shotfit.json", "model.safetensors", "README.md"
 # The embeddings of the classes: what the rest of the folder gives anyway, and only saves the text
 # tower. They count while their hash is the one in the config, which names all they depend on.
 CLASSES = "classes.safetensors"
+# Hashes of the images it was trained on, by which an evaluation leaves them out.
+SHOTS = "shots.safetensors"
+# What an evaluation of these very classes found; a folder whose classes change loses it.
+EVALUATION, PREDICTIONS = "evaluation.json", "predictions.jsonl"
+CLASS_KEYS = ("trained_names", "added_names", "kept")
 _KINDS: dict[str, Any] = {
     "backbone_fingerprint": str,
     "backbone_folder": str | None,
@@ -52,31 +58,26 @@ _KINDS: dict[str, Any] = {
 }
 # What made the classifier: the record of its run, and the options of `shotfit fit`.
 RECORD, OPTIONS = "record.json", "config.yaml"
-OWN_FILES = (CONFIG, WEIGHTS, CARD, CLASSES, RECORD, OPTIONS)
+OWN_FILES = (CONFIG, WEIGHTS, CARD, CLASSES, SHOTS, RECORD, OPTIONS, EVALUATION, PREDICTIONS)
 
 
 @dataclass(frozen=True)
 class Fitted:
     """What is kept of a fitted classifier.
 
-    `added` are names without images, behind the trained ones; `active` are the places, among all of
-    these, of the names it answers with. `embeds` are the tensors of all names' embeddings, by
+    `embeds` are the tensors of all names' embeddings, by
     their names in `ClassEmbeddings`; None where the text tower has to compute them. `provenance`
     has the files that tell how it was made, `RECORD` and `OPTIONS`, those that there are.
     """
 
     experiment: Experiment
     method: Method
-    added: list[str]
-    active: list[int]
+    classes: ClassList
     metrics: dict[str, float]
     embeds: dict[str, torch.Tensor] | None
     provenance: dict[str, bytes] = field(default_factory=dict)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Every name that was trained or added."""
-        return (*self.method.trained_names, *self.added)
+    shots: dict[str, torch.Tensor] = field(default_factory=dict)
+    """What is kept of the images it was trained on: their hashes, above all."""
 
 
 def save(fitted: Fitted, folder: Path) -> Path:
@@ -144,11 +145,11 @@ def load(
     return Fitted(
         experiment=experiment,
         method=method.to(backbone.device),
-        added=settings["added_names"],
-        active=settings["kept"],
+        classes=ClassList(*(tuple(settings[key]) for key in CLASS_KEYS)),
         metrics=settings["metrics"],
         embeds=_read_classes(folder, settings.get("classes")),
         provenance=_read_provenance(folder),
+        shots=_read_tensors(folder, SHOTS) if SHOTS in settings["files"] else {},
     )
 
 
@@ -242,8 +243,8 @@ def _check_settings(settings: dict[str, Any], path: Path) -> None:
     check_names(names)
     if not is_template(settings["template"]):
         raise DataError(f"{path} has the template {settings['template']!r}, which is none.")
-    if set(settings["files"]) != {WEIGHTS}:
-        raise DataError(f"{path} lists other files than {WEIGHTS}.")
+    if set(settings["files"]) not in ({WEIGHTS}, {WEIGHTS, SHOTS}):
+        raise DataError(f"{path} lists other files than {WEIGHTS} and {SHOTS}.")
     if not settings["stages"] or not all(
         isinstance(stage, dict) and {"method", "config"} <= stage.keys()
         for stage in settings["stages"]
@@ -281,6 +282,9 @@ def _write(fitted: Fitted, folder: Path, reference: Reference, *, own: bool) -> 
     check_finite(learned)
     safetensors.torch.save_file(learned, folder / WEIGHTS)
     files = {WEIGHTS: _sha256(folder / WEIGHTS)}
+    if fitted.shots:
+        safetensors.torch.save_file(fitted.shots, folder / SHOTS)
+        files[SHOTS] = _sha256(folder / SHOTS)
     classes = None
     if fitted.embeds is not None:
         tensors = {name: v.detach().cpu().contiguous() for name, v in fitted.embeds.items()}
@@ -299,8 +303,8 @@ def _write(fitted: Fitted, folder: Path, reference: Reference, *, own: bool) -> 
         ],
         "experiment": to_dict(fitted.experiment),
         "trained_names": list(method.trained_names),
-        "added_names": fitted.added,
-        "kept": fitted.active,
+        "added_names": list(fitted.classes.added),
+        "kept": list(fitted.classes.active),
         "template": method.template,
         "metrics": fitted.metrics,
         "files": files,
@@ -309,8 +313,7 @@ def _write(fitted: Fitted, folder: Path, reference: Reference, *, own: bool) -> 
     settings["checksum"] = _checksum(settings)
     text = json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
     (folder / CONFIG).write_text(text, encoding="utf-8")
-    classes = [fitted.names[place] for place in fitted.active]
-    card = model_card(fitted.experiment, classes, fitted.metrics)
+    card = model_card(fitted.experiment, fitted.classes.names, fitted.metrics)
     (folder / CARD).write_text(card, encoding="utf-8")
     for name, content in fitted.provenance.items():
         (folder / name).write_bytes(content)

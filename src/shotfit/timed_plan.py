@@ -113,7 +113,7 @@ def run_in(
     loading: Loading | None = None,
 ) -> tuple[Record, Method]:
     """What `run` does; where there are `minutes`, with the preset that fits into them, counted from
-    `started`. Testing comes on top."""
+    `started`; the test images are left to the caller."""
     backbone = deadline = None
     if minutes is not None:
         planned = timed_plan(
@@ -133,6 +133,7 @@ def run_in(
         device=device,
         loading=loading,
         deadline=deadline,
+        measured=False,
     )
 
 

@@ -1,5 +1,6 @@
 """What `shotfit fit` does: an experiment is run, and the classifier saved with its record."""
 
+import json
 import math
 import sys
 from dataclasses import dataclass
@@ -7,15 +8,20 @@ from pathlib import Path
 from typing import Any
 
 from shotfit.adaptation import Observe
+from shotfit.apps.evaluation import show_evaluation, write_predictions
 from shotfit.classifier import FewShotClassifier
 from shotfit.config import to_dict
+from shotfit.data.dataset import Dataset
+from shotfit.data.holdout import hold_out
 from shotfit.data.prefetch import Loading
 from shotfit.data.sources import load_dataset
+from shotfit.evaluation.evaluation import Evaluation
 from shotfit.experiment import Experiment, run, task_of
 from shotfit.methods.base import Method
+from shotfit.observers.counting import counting
 from shotfit.observers.profiling import Profile
 from shotfit.observers.progress import fit_progress
-from shotfit.saving import check_target
+from shotfit.saving import EVALUATION, PREDICTIONS, check_target
 from shotfit.timed_plan import timed_plan
 from shotfit.training.execution import determinism
 from shotfit.training.loop import TrainStep
@@ -31,6 +37,17 @@ class Timing:
     expected: float = math.nan
 
 
+@dataclass(frozen=True)
+class Fit:
+    """What came of a fit: its record as plain values, the folder, what it was measured to be
+    worth, None without images for it, and the profile where one was asked for."""
+
+    record: dict[str, Any]
+    folder: Path
+    evaluation: Evaluation | None
+    profile: Profile | None
+
+
 def fit_and_save(
     experiment: Experiment,
     out: Path,
@@ -42,11 +59,14 @@ def fit_and_save(
     root: str | None,
     quiet: bool,
     profile: bool = False,
-) -> tuple[dict[str, Any], Path, Profile | None]:
-    """Fits, evaluates where there are test images, and saves; the record, the folder and, where
-    it was asked for, the profile. With `timing` the plan is timed and printed before it starts."""
+    keep_predictions: bool = False,
+) -> Fit:
+    """Fits, saves, and measures where there are images to spare for it, as `predict` answers. With
+    `timing` the plan is timed and printed before it starts."""
     check_target(out)
     dataset = load_dataset(experiment.source, root=root, **experiment.data)
+    if experiment.fewshot is None:
+        dataset = hold_out(dataset, experiment.shots, experiment.seed)
     backbone = deadline = None
     if timing is not None:
         planned = timed_plan(
@@ -78,11 +98,50 @@ def fit_and_save(
             device=device,
             loading=loading,
             deadline=deadline,
+            measured=False,
         )
     if recording is not None:
         recording.finish()
-    classifier = FewShotClassifier(device=device).take(method, record)
-    return to_dict(record), classifier.save_pretrained(out), recording
+    classifier = FewShotClassifier(device=device)
+    classifier.take(method, record, task=task_of(experiment, dataset, root))
+    # Before it is measured, so that nothing is lost whatever becomes of that.
+    folder = classifier.save_pretrained(out)
+    evaluation = _measured(classifier, dataset, quiet) if dataset.test else None
+    if evaluation is not None:
+        record = classifier.note(record, evaluation)
+        classifier.save_pretrained(out)
+        text = json.dumps(evaluation.plain(), indent=1, ensure_ascii=False) + "\n"
+        (folder / EVALUATION).write_text(text, encoding="utf-8")
+        if keep_predictions:
+            write_predictions(evaluation, folder / PREDICTIONS)
+    return Fit(to_dict(record), folder, evaluation, recording)
+
+
+def show_fit(found: Fit, timing: Timing | None) -> None:
+    """Prints what came of a fit."""
+    record = found.record
+    if found.evaluation is None:
+        print(
+            "No test images, and none to spare: not evaluated. `shotfit evaluate` on the same "
+            "data cross-validates."
+        )
+    else:
+        show_evaluation(found.evaluation)
+        if record["experiment"]["setting"] == "base_to_novel" and found.evaluation.unknown:
+            print("Novel classes are not scored: the method is bound to those it was trained on.")
+    counts = " then ".join(f"{count:,}" for count in record["trainable_parameters"]) or "0"
+    seconds = record["cost"]["seconds"]
+    foreseen = "" if timing is None else f", foreseen {timing.expected:.1f} s"
+    made = f"({counts} trained parameters), saved in {found.folder}"
+    print(f"Fitted in {seconds:.1f} s{foreseen} {made}")
+    if found.profile is not None:
+        print(f"\n{found.profile.table()}")
+
+
+def _measured(classifier: FewShotClassifier, dataset: Dataset, quiet: bool) -> Evaluation:
+    novel = classifier.experiment.setting == "base_to_novel" and classifier.method.open_vocabulary
+    with counting(quiet=quiet) as watch:
+        return classifier.evaluate(dataset, as_novel=novel, watch=watch)
 
 
 def _both(progress: Observe | None, recording: Profile | None) -> Observe | None:

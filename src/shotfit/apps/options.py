@@ -36,6 +36,10 @@ Int8 = Annotated[
     bool,
     typer.Option("--int8", help="Round the image tower to 8 bits: faster on a CPU, not the same."),
 ]
+Classes = Annotated[
+    str | None,
+    typer.Option(help="Comma-separated names to choose among, also ones never trained on."),
+]
 SavedBackbone = Annotated[
     str | None,
     typer.Option(
@@ -88,7 +92,25 @@ def parse_pairs(pairs: Any) -> dict[str, Any]:
     return parsed
 
 
+def class_names(classes: str | None) -> tuple[str, ...] | None:
+    """The names of `--classes`; None where it was not given.
+
+    Raises:
+        UsageError: for an empty name, or one that is there twice.
+    """
+    if classes is None:
+        return None
+    names = tuple(name.strip() for name in classes.split(","))
+    if not all(names):
+        raise UsageError("--classes takes names separated by commas.")
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise UsageError(f"--classes has {twice!r} twice.")
+    return names
+
+
 METRIC_NAMES = {
+    "accuracy": "accuracy, among all names",
     "base": "base classes",
     "novel": "novel classes",
     "harmonic_mean": "harmonic mean",
@@ -97,16 +119,20 @@ METRIC_NAMES = {
     "novel_in_joint": "  novel images, all names",
     "joint_harmonic_mean": "  harmonic mean of these",
     "all": "accuracy",
+    "zero_shot": "zero-shot, among the same names",
+    "top5": "top 5",
+    "macro_f1": "macro F1",
+    "calibration_error": "calibration error",
 }
 
 
 def show_metrics(metrics: dict[str, float]) -> None:
-    """Prints metrics as a small table; says so when there were no test images."""
+    """Prints metrics as a small table, or that there are none."""
     from rich.console import Console
     from rich.table import Table
 
     if not metrics:
-        print("No test images: not evaluated.")
+        print("Not evaluated with these classes.")
         return
     table = Table("accuracy on test images", "%", show_edge=False)
     table.columns[1].justify = "right"
@@ -114,5 +140,3 @@ def show_metrics(metrics: dict[str, float]) -> None:
         if key in metrics:
             table.add_row(name, f"{metrics[key]:.2f}")
     Console().print(table)
-    if set(metrics) == {"base"}:
-        print("Novel classes are not scored: the method is bound to those it was trained on.")

@@ -97,6 +97,10 @@ def fit(
         Path | None,
         typer.Option(help="Save the profile as a JSON trace (chrome://tracing, Perfetto)."),
     ] = None,
+    keep_predictions: Annotated[
+        bool,
+        typer.Option("--keep-predictions", help="Save the test images' answers and logits too."),
+    ] = False,
     template: Annotated[
         str | None, typer.Option(help='Prompt with {} for the name. ["a photo of a {}."]')
     ] = None,
@@ -155,12 +159,12 @@ def fit(
     chosen = options.merged(config, given)
     if trace is not None and not trace.parent.is_dir():
         raise UsageError(f"There is no folder {trace.parent} for the trace.")
-    from shotfit.apps.fit import Timing, fit_and_save
+    from shotfit.apps.fit import Timing, fit_and_save, show_fit
 
     timing = None
     if chosen.preset is not None or chosen.minutes is not None:
         timing = Timing(chosen.preset, chosen.minutes, started)
-    record, folder, recorded = fit_and_save(
+    found = fit_and_save(
         chosen.experiment(device),
         out,
         timing=timing,
@@ -170,23 +174,20 @@ def fit(
         root=root,
         quiet=quiet,
         profile=profile or trace is not None,
+        keep_predictions=keep_predictions,
     )
     if timing is not None:
         chosen = dataclasses.replace(chosen, preset=timing.preset, minutes=None)
-    chosen.save(folder / "config.yaml")
+    chosen.save(found.folder / "config.yaml")
     if as_json:
-        parts = {} if recorded is None else {"profile": recorded.plain()}
-        print(json.dumps({"folder": str(folder), "record": record, **parts}, indent=2))
+        plain = {"folder": str(found.folder), "record": found.record}
+        if found.evaluation is not None:
+            plain["evaluation"] = found.evaluation.plain()
+        if found.profile is not None:
+            plain["profile"] = found.profile.plain()
+        print(json.dumps(plain, indent=2, ensure_ascii=False))
     else:
-        options.show_metrics(record["metrics"])
-        seconds, trained = record["cost"]["seconds"], record["trainable_parameters"]
-        counts = " then ".join(f"{count:,}" for count in trained) or "0"
-        foreseen = "" if timing is None else f", foreseen {timing.expected:.1f} s"
-        print(
-            f"Fitted in {seconds:.1f} s{foreseen} ({counts} trained parameters), saved in {folder}"
-        )
-        if recorded is not None:
-            print(f"\n{recorded.table()}")
+        show_fit(found, timing)
     # Last: whatever becomes of it, the result has been shown.
-    if recorded is not None and trace is not None:
-        recorded.save_trace(trace)
+    if found.profile is not None and trace is not None:
+        found.profile.save_trace(trace)

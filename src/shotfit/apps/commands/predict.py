@@ -23,10 +23,7 @@ command_class = PredictCommand
 def predict(
     model: Annotated[str, typer.Argument(help="A saved classifier.")],
     images: Annotated[list[str], typer.Argument(help="Images, folders or glob patterns.")],
-    classes: Annotated[
-        str | None,
-        typer.Option(help="Comma-separated names to choose among, also ones never trained on."),
-    ] = None,
+    classes: options.Classes = None,
     top: Annotated[int, typer.Option(min=1, help="Answers per image.")] = 1,
     out: Annotated[
         Path | None,
@@ -75,7 +72,7 @@ def predict(
     from shotfit.system.terminal import printable
 
     question = stream.Question(
-        model, _names(classes), top, int8, reduced, backbone=confirmed(model, backbone)
+        model, options.class_names(classes), top, int8, reduced, backbone=confirmed(model, backbone)
     )
     if ray is None and not (cpus_per_replica is None and gpus_per_replica is None):
         raise UsageError("--cpus-per-replica and --gpus-per-replica are about --ray; add it.")
@@ -104,18 +101,6 @@ def predict(
         for rows in stream.predictions(question, images, skip=file.rows, **how):
             file.write(rows)
         file.finish()
-
-
-def _names(classes: str | None) -> tuple[str, ...] | None:
-    if classes is None:
-        return None
-    names = tuple(name.strip() for name in classes.split(","))
-    if not all(names):
-        raise UsageError("--classes takes names separated by commas.")
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise UsageError(f"--classes has {twice!r} twice.")
-    return names
 
 
 def _words(row) -> str:

@@ -1,0 +1,65 @@
+"""The classes of a fitted classifier, as values: trained rows, names added later, and which of them
+it answers with."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from shotfit.errors import UsageError
+
+
+@dataclass(frozen=True)
+class ClassList:
+    """Classes in the order in which they are answered.
+
+    `added` are names without images, behind the `trained` ones; `active` are the places, among
+    all of these, of the classes that have not been removed.
+    """
+
+    trained: tuple[str, ...]
+    added: tuple[str, ...]
+    active: tuple[int, ...]
+
+    @classmethod
+    def of(cls, trained: Sequence[str], added: Sequence[str] = ()) -> "ClassList":
+        """All of these, none removed."""
+        return cls(tuple(trained), tuple(added), tuple(range(len(trained) + len(added))))
+
+    @property
+    def everything(self) -> tuple[str, ...]:
+        """Every name that was trained or added, also those that were removed since."""
+        return (*self.trained, *self.added)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the classes that are answered with."""
+        names = self.everything
+        return tuple(names[place] for place in self.active)
+
+    def with_added(self, names: Sequence[str]) -> "ClassList":
+        """With classes known by name. A trained class that was removed comes back as it was."""
+        removed = [place for place in range(len(self.trained)) if place not in self.active]
+        back, new = [], []
+        for name in names:
+            place = next((p for p in removed if self.trained[p] == name and p not in back), None)
+            if place is None:
+                new.append(name)
+            else:
+                back.append(place)
+        behind = len(self.everything)
+        active = (*self.active, *back, *range(behind, behind + len(new)))
+        return replace(self, added=(*self.added, *new), active=active)
+
+    def without(self, names: Sequence[str]) -> "ClassList":
+        """Without these classes (all classes of a name).
+
+        Raises:
+            UsageError: for a name that is not among the classes, or when none would be left.
+        """
+        known = self.names
+        missing = [name for name in names if name not in known]
+        if missing:
+            raise UsageError(f"There is no class {', '.join(map(repr, missing))} to remove.")
+        active = tuple(p for p, name in zip(self.active, known, strict=True) if name not in names)
+        if not active:
+            raise UsageError("A classifier needs at least one class.")
+        return replace(self, active=active)

@@ -1,0 +1,61 @@
+"""Which image is this? A hash of what is seen, so that an image is known again wherever it lies."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import torch
+from torch import Tensor
+
+from shotfit.data.images import ImageSource, open_image
+from shotfit.errors import DataError
+
+DIGEST_BYTES = 16
+
+
+def image_hash(image: ImageSource) -> bytes:
+    """Sixteen bytes of the SHA-256 over an image's size and its pixels, upright and in RGB.
+
+    A file, its bytes, and the picture that was opened from it are the same image; one that was
+    scaled, cropped or compressed again is another.
+
+    Raises:
+        DataError: for an image that cannot be read.
+    """
+    picture = open_image(image)
+    digest = hashlib.sha256(f"{picture.width}x{picture.height}".encode())
+    digest.update(picture.tobytes())
+    return digest.digest()[:DIGEST_BYTES]
+
+
+def image_hashes(images: Sequence[ImageSource], workers: int = 4) -> list[bytes]:
+    """`image_hash` of each image, in order.
+
+    Raises:
+        DataError: for the first image that cannot be read.
+    """
+    with ThreadPoolExecutor(max_workers=workers) as threads:
+        return list(threads.map(image_hash, images))
+
+
+def hashes_as_tensors(hashes: frozenset[bytes] | None) -> dict[str, Tensor]:
+    """What is saved of them: "hashes", uint8 (images, `DIGEST_BYTES`), in an order that says
+    nothing; empty for None."""
+    if hashes is None:
+        return {}
+    values = [list(one) for one in sorted(hashes)]
+    return {"hashes": torch.tensor(values, dtype=torch.uint8).view(len(values), DIGEST_BYTES)}
+
+
+def hashes_of_tensors(tensors: Mapping[str, Tensor]) -> frozenset[bytes] | None:
+    """What `hashes_as_tensors` saved; None where there is nothing of it.
+
+    Raises:
+        DataError: for a tensor that holds no hashes.
+    """
+    saved = tensors.get("hashes")
+    if saved is None:
+        return None
+    if saved.dtype != torch.uint8 or saved.shape[1:] != (DIGEST_BYTES,):
+        raise DataError(f"A tensor of shape {tuple(saved.shape)} holds no hashes of images.")
+    return frozenset(bytes(one) for one in saved.tolist())

@@ -93,7 +93,7 @@ shifted-suite: setup
 golden: setup
 	@cd "$(SOURCE)" && PYTHONPATH=tests:src "$(BIN)/python" tests/golden_curves.py $(NAME)
 
-RECORDS := results
+RECORDS := results/suite
 SUITE := "$(BIN)/shotfit" bench --datasets suite --shots 4 --seeds 1 2 3 --setting base_to_novel --results $(RECORDS)
 
 COMPARE := "$(BIN)/shotfit" bench --datasets digits interface activities food --shots 4 --seeds 1 2 3 \
@@ -112,5 +112,6 @@ suite: setup
 	@$(MAKE) docs
 
 docs: setup
-	@$(RUN) "$(BIN)/python" tools/update_readme.py --results $(RECORDS)
-	@$(RUN) "$(BIN)/python" tools/make_papers_page.py
+	@$(RUN) "$(BIN)/python" pages/results.py --results $(RECORDS)
+	@$(RUN) "$(BIN)/python" pages/papers.py
+	@$(RUN) "$(BIN)/python" pages/architecture.py

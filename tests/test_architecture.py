@@ -155,6 +155,12 @@ def test_every_room_has_its_place():
     assert set(ONLY) < set(LEVEL)
 
 
+def test_the_page_has_the_rule_of_every_room():
+    page = (PACKAGE.parents[1] / "docs" / "architecture.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
+    assert set(LEVEL) <= set(rows), "the table of docs/architecture.md"
+
+
 @every_file
 def test_imports_point_downwards(path):
     own, *inside = module_of(path)

@@ -12,7 +12,7 @@ def mean(values: Sequence[float]) -> float:
 
 
 def harmonic_mean(base: float, novel: float) -> float:
-    """2 B N / (B + N), 0 when both are; over datasets or seeds, give it the averages."""
+    """2 B N / (B + N), or 0 when both are 0; over datasets or seeds, pass the averages."""
     return 2 * base * novel / (base + novel) if base + novel else 0.0
 
 

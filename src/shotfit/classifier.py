@@ -94,7 +94,7 @@ class FewShotClassifier:
 
         Raises:
             DataError: for images or class names that cannot be used.
-            UsageError: for a budget that is no amount of memory.
+            UsageError: for a budget that is not an amount of memory.
         """
         started = time.monotonic()
         loading = Loading(memory=memory_bytes(image_memory), disk=memory_bytes(image_disk))
@@ -365,7 +365,7 @@ class FewShotClassifier:
         return saving.push(self._fitted(), repository, private=private)
 
     def _fitted(self) -> saving.Fitted:
-        """What is saved or uploaded; of rounded layers nothing could be loaded again."""
+        """What is saved or uploaded; rounded layers could not be loaded again."""
         if self._int8:
             raise UsageError(
                 "This classifier has been rounded to 8 bits: save it before, and quantize what "

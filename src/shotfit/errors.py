@@ -20,7 +20,7 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UsageError:
     """The error for a name that is not among the `known` ones, with the nearest as a suggestion."""
     known = sorted(known)
     if not known:
-        return UsageError(f"Unknown {kind} {name!r}: there is none at all.")
+        return UsageError(f"Unknown {kind} {name!r}: there are none at all.")
     lower = {word.lower(): word for word in known}
     near = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.5)
     hint = f" Did you mean {lower[near[0]]!r}?" if near else ""

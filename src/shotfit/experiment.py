@@ -239,10 +239,10 @@ def support_set(
 
 
 def pick_device(device: str | None = None) -> torch.device:
-    """The device asked for; without a wish the first accelerator, else the CPU.
+    """The device asked for; by default the first accelerator, or else the CPU.
 
     Raises:
-        UsageError: for what is no device, and an accelerator that is not here.
+        UsageError: for a name that is not a device's, or an accelerator that this machine lacks.
     """
     if device is not None:
         try:

@@ -93,8 +93,8 @@ def _spread(trainings: tuple[TrainConfig, ...], total: int) -> tuple[TrainConfig
 def _shortened(
     trainings: tuple[TrainConfig, ...], facts: TaskFacts, fraction: float
 ) -> tuple[TrainConfig, ...]:
-    """The rounds with the given fraction of their published updates, on ImageNet of ten epochs at
-    most (paper, appendix on prompt learning)."""
+    """The rounds with the given fraction of their published updates, of at most ten epochs on
+    ImageNet (paper, appendix on prompt learning)."""
     capped = trainings
     if facts.benchmark == "imagenet":
         capped = tuple(

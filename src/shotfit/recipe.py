@@ -57,7 +57,7 @@ class Overrides:
         """`recipe` with these changes.
 
         Raises:
-            UsageError: for a key that is of no such form, an option that the training or the second
+            UsageError: for a key of another form, an option that the training or the second
                 stage does not have, or a field that a recipe does not have.
         """
         groups: dict[str, dict[str, Any]] = {"training": {}, "linear": {}, "": {}}
@@ -69,7 +69,7 @@ class Overrides:
                     "the training's of every stage, the second stage's."
                 )
             groups[group][name] = _plain(value)
-        # A stage that is not there does not look at its options.
+        # A recipe without this stage would never check its options.
         override(LinearConfig(), groups["linear"])
         override(TrainConfig(), groups["training"])
         stages = tuple(
@@ -85,7 +85,7 @@ class Overrides:
 
 
 def _plain(value: Any) -> Any:
-    """A number as a number and nothing as None: "4" and 4 must be the same run."""
+    """A number as a number, and "none" as None: "4" and 4 must be the same run."""
     if not isinstance(value, str):
         return value
     if value.lower() == "none":

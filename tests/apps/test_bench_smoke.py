@@ -34,11 +34,11 @@ def test_a_killed_grid_is_resumed(checkpoint, tmp_path):
         ) as killed,
     ):
         until = time.monotonic() + PATIENCE
-        while len(list(results.glob("*.json"))) < 2 and time.monotonic() < until:
+        while len(list(results.rglob("*.json"))) < 2 and time.monotonic() < until:
             assert killed.poll() is None, errors.read_text()
             time.sleep(0.02)
         killed.kill()
-    before = {path: path.stat().st_mtime_ns for path in results.glob("*.json")}
+    before = {path: path.stat().st_mtime_ns for path in results.rglob("*.json")}
     assert 2 <= len(before) < 8
     out = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE)
     assert out.returncode == 0, out.stderr

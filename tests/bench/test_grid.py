@@ -25,7 +25,7 @@ from shotfit.experiment import Experiment, run, task_of
 from shotfit.methods import published_names
 from shotfit.paper import paper_table
 from shotfit.recipe import Overrides
-from shotfit.records import Record, load_records, read_record, record_path, write_record
+from shotfit.records import Record, load_records, read_record, record_files, write_record
 from shotfit.system.ray_cluster import RayOptions, _start
 
 METHODS = ["2sfs", "zero_shot"]
@@ -54,7 +54,8 @@ def test_a_record_survives_the_round_trip_and_leaves_no_draft(tmp_path):
     kept = record(metrics={"base": 50.0, "novel": 1 / 3}, curve=[[0, 1, 2.5, 1e-4]])
     path = write_record(tmp_path / "new", kept)
     assert read_record(path) == kept
-    assert [p.name for p in path.parent.iterdir()] == [f"{kept.id}.json"]
+    assert [p.name for p in path.parent.iterdir()] == [f"d--all-images--seed1--{kept.id}.json"]
+    assert "  [0, 1, 2.5, 0.0001]\n" in path.read_text(), "a line a point"
     assert load_records(tmp_path / "nowhere") == []
 
 
@@ -171,10 +172,29 @@ def test_a_grid_runs_once_and_continues_after_an_interruption(grid, tmp_path, mo
     assert [step.running for step in steps] == [1, 0] * 5
     assert ended[-1].seconds_left == 0
     assert list(run_all(grid, tmp_path)) == []
-    kept = read_record(record_path(tmp_path, grid[0].id))
+    kept = read_record(record_files(tmp_path)[grid[0].id])
     assert {"base", "novel"} < set(kept.metrics)
     assert kept.cost["iterations"] == 2
     assert kept.split_hash
+
+
+def test_records_have_names_for_people_and_those_of_earlier_versions_count(grid, tmp_path):
+    first, second = (
+        Record(run.id, run.plain(), run.data["name"], "done", curve=[[0, 1, 1 / 3, 1e-4]])
+        for run in grid[:2]
+    )
+    path = write_record(tmp_path, first)
+    name = f"animals--2sfs-layernorm--1shots--seed1--{first.id}.json"
+    assert path.relative_to(tmp_path) == Path("base-to-novel") / name
+    earlier = tmp_path / f"{second.id}.json"
+    earlier.write_text(json.dumps(dataclasses.asdict(second), indent=1))
+    (tmp_path / "dynamics").mkdir()
+    (tmp_path / "dynamics" / "a--b.json").write_text("{}")
+    assert load_records(tmp_path) == sorted((first, second), key=lambda record: record.id)
+    assert list(run_all(grid[:2], tmp_path)) == []
+    again = dataclasses.replace(second, dataset="again")
+    assert write_record(tmp_path, again) == earlier
+    assert read_record(earlier) == again
 
 
 def test_failed_runs_are_recorded_and_retried_when_asked(grid, tmp_path, monkeypatch):
@@ -185,18 +205,18 @@ def test_failed_runs_are_recorded_and_retried_when_asked(grid, tmp_path, monkeyp
         patch.setattr(shotfit.bench.runner, "run", broken)
         steps = list(run_all(grid[:2], tmp_path))
     assert (steps[-1].done, steps[-1].failed) == (0, 2)
-    kept = read_record(record_path(tmp_path, grid[0].id))
+    kept = read_record(record_files(tmp_path)[grid[0].id])
     assert kept.status == "failed"
     assert "Traceback" in kept.error
     assert "the loss is nan" in kept.error
     assert list(run_all(grid[:2], tmp_path)) == []
     steps = list(run_all(grid[:2], tmp_path, retry_failed=True))
     assert (steps[-1].done, steps[-1].failed) == (2, 0)
-    assert read_record(record_path(tmp_path, grid[0].id)).status == "done"
+    assert read_record(record_files(tmp_path)[grid[0].id]).status == "done"
 
 
 def test_a_record_of_another_version_stops_a_grid_before_it_starts(grid, tmp_path):
-    record_path(tmp_path, grid[1].id).write_text('{"schema": 0}')
+    (tmp_path / f"{grid[1].id}.json").write_text('{"schema": 0}')
     with pytest.raises(DataError, match="format 0"):
         next(run_all(grid, tmp_path))
 

@@ -15,8 +15,8 @@ REPOSITORY = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def tool():
-    path = REPOSITORY / "tools" / "make_papers_page.py"
-    spec = importlib.util.spec_from_file_location("make_papers_page", path)
+    path = REPOSITORY / "pages" / "papers.py"
+    spec = importlib.util.spec_from_file_location("papers_page", path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
@@ -25,7 +25,7 @@ def tool():
 
 def test_committed_page_is_up_to_date(tool):
     page = (REPOSITORY / "docs" / "papers.md").read_text(encoding="utf-8")
-    message = "run python tools/make_papers_page.py"
+    message = "run make docs"
     assert page == tool.page(), message
 
 

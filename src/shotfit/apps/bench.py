@@ -16,7 +16,7 @@ from shotfit.bench.cost import RunEstimate, check_runs, estimate_runs
 from shotfit.bench.runner import GridStep, run_all
 from shotfit.experiment import Experiment
 from shotfit.methods import published_name
-from shotfit.records import Record, load_records
+from shotfit.records import Record, load_records, record_files
 from shotfit.system.ray_cluster import RayOptions
 from shotfit.system.terminal import printable
 
@@ -56,12 +56,12 @@ def show_plan(
         return
     table = Table(box=SIMPLE_HEAD, collapse_padding=True)
     for name in ("dataset", "setting", "shots", "seed", "backbone", "method", "iterations", "cost"):
-        # A name that is cut may be another one's.
+        # A name that is cut could be mistaken for another.
         table.add_column(name, overflow="fold", no_wrap=name in ("method", "iterations", "cost"))
     for estimate in estimates:
         experiment = estimate.experiment
         table.add_row(
-            # As they are: markup in a name would be obeyed.
+            # As plain text: markup in a name would be interpreted.
             Text(printable(dataset_name(experiment))),
             experiment.setting,
             str(experiment.shots),
@@ -98,7 +98,7 @@ def run_grid(
     quiet: bool,
     as_json: bool,
 ) -> int:
-    """Runs what is missing, showing how far it is; the number of failed runs of the grid."""
+    """Runs what is missing, with its progress; returns the number of failed runs of the grid."""
     # Everything that can be wrong is found now: data, recipes, and records of another version.
     load_records(folder)
     iterations = check_runs(experiments, root)
@@ -132,9 +132,10 @@ def _summary(
         return len(failed)
     idle = "" if retried else " Nothing was missing."
     print(f"{len(records) - len(failed)} of {len(names)} runs done, records in {folder}.{idle}")
+    files = record_files(folder)
     for record in failed:
         cause = (record.error.strip().splitlines() or ["unknown"])[-1]
-        print(f"failed: {names[record.id]} ({record.id}.json): {cause}", file=sys.stderr)
+        print(f"failed: {names[record.id]} ({files[record.id]}): {cause}", file=sys.stderr)
     if failed:
         print("`--retry-failed` runs the failed ones again.", file=sys.stderr)
     return len(failed)

@@ -10,7 +10,7 @@ from shotfit.data.inputs import locate
 from shotfit.data.sources import load_dataset
 from shotfit.errors import DataError
 
-# More lines than this tell nobody more.
+# More lines than this help nobody.
 MOST = 50
 
 

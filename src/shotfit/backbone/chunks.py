@@ -23,5 +23,5 @@ def chunk_under_way(number: int) -> Iterator[None]:
 
 
 def current_chunk() -> int:
-    """The chunk under way; 0 for what is not taken in chunks."""
+    """The chunk under way; 0 where a pass is not split into chunks."""
     return _chunk.get()

@@ -64,7 +64,7 @@ def cached_checkpoint(name: str, revision: str | None) -> Path | None:
     """The folder of a model that was downloaded before; None when it was not.
 
     Raises:
-        DataError: for what is no hub id.
+        DataError: for a name that cannot be a hub id.
     """
     import huggingface_hub
     from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError

@@ -141,8 +141,8 @@ class Block(nn.Module):
 
     def cache_cast(self, dtype: torch.dtype | None) -> None:
         """Keeps the weights of frozen layers in `dtype` too, for passes under autocast, which
-        casts them anew in every pass otherwise. None forgets them; so must whoever changes a
-        weight.
+        casts them anew in every pass otherwise. None drops them, which is needed whenever a weight
+        changes.
 
         Queries, keys and values become one product: the same sums, and one cast of its input.
         """

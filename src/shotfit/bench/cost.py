@@ -50,10 +50,10 @@ class RunEstimate:
 
 
 def check_runs(experiments: Sequence[Experiment], root: str | None) -> dict[str, int]:
-    """The training iterations of every run by id, everything checked that can be beforehand.
+    """The training iterations of every run by id, after checking all that can be checked.
 
-    Every dataset is read, every task drawn, every recipe planned; of images it is only looked
-    whether the files are there.
+    Every dataset is read, every task drawn, every recipe planned; images are only checked for being
+    there.
 
     Raises:
         UsageError: for a recipe that makes no sense.

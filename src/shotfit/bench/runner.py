@@ -17,7 +17,7 @@ from typing import Literal
 
 from shotfit.bench.on_ray import run_on_ray
 from shotfit.experiment import Experiment, environment, run
-from shotfit.records import Record, read_record, record_path, write_record
+from shotfit.records import Record, read_record, record_files, write_record
 from shotfit.system.ray_cluster import RayOptions
 
 
@@ -101,9 +101,9 @@ def run_all(
 
 
 def _known(experiments: Sequence[Experiment], folder: Path) -> dict[str, Record]:
-    paths = [record_path(folder, experiment.id) for experiment in experiments]
-    records = [read_record(path) for path in paths if path.exists()]
-    return {record.id: record for record in records}
+    files = record_files(folder)
+    wanted = [experiment.id for experiment in experiments if experiment.id in files]
+    return {key: read_record(files[key]) for key in wanted}
 
 
 def execute(experiment: Experiment, *, root: str | None, device: str | None) -> Record:
@@ -115,7 +115,7 @@ def execute(experiment: Experiment, *, root: str | None, device: str | None) -> 
 
 
 def failed_record(experiment: Experiment, error: str) -> Record:
-    """The record of a run that came to nothing."""
+    """The record of a run that failed."""
     return Record(
         id=experiment.id,
         experiment=experiment.plain(),

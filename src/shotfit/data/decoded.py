@@ -100,7 +100,7 @@ class DecodedImages:
             self._file.write(image.tobytes())
             self._file.flush()
         except OSError:
-            # A full disk, or none that can be written: what is there stays, the rest is decoded.
+            # A full or read-only disk: what is there stays, the rest is decoded again.
             self._room = self.disk_bytes
             return
         self._spilled[key] = Spilled(self.disk_bytes, image.size)

@@ -2,8 +2,8 @@
 
 Two forms are read, both one JSON object a line in `shot_{shots}-seed_{seed}_{train|val}.jsonl`:
 
-- the published lists of 2SFS (Farina et al., CVPR 2025; `split_fewshot/` of its code), with the
-  keys `_impath` (relative to the data root), `_label`, `_domain` and `_classname`;
+- the published lists of 2SFS (Farina et al., CVPR 2025; `split_fewshot/` of the released code),
+  with the keys `_impath` (relative to the data root), `_label`, `_domain` and `_classname`;
 - ours: a header with dataset, shots, seed and the SHA-256 of the lines below it, then `path` (the
   image's key, relative to the dataset's image folder), `label` and `classname`.
 

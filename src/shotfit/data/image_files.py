@@ -28,8 +28,8 @@ def find_images(places: Sequence[str | Path]) -> Iterator[str]:
     """Files as they are, and of folders and glob patterns the images, in order of their names.
 
     One folder is read at a time: beside the names of the largest one, nothing grows. Linked folders
-    are followed, but not in circles. An image whose link leads nowhere is listed too: it must be
-    told that there is none.
+    are followed, but not in circles. An image whose link leads nowhere is listed too, so that it is
+    reported as missing.
 
     Raises:
         DataError: for a folder or pattern without images, or a folder that cannot be read, when it

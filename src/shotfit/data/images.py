@@ -43,7 +43,7 @@ def open_image(
     Raises:
         DataError: naming the file, when it is missing, unreadable, truncated, too large, not a
             file, or of none of the `FORMATS`.
-        UsageError: for an object that is no image.
+        UsageError: for an object that is not an image.
     """
     name = name or (str(source) if isinstance(source, str | Path) else "the given image")
     try:
@@ -84,13 +84,13 @@ def open_image(
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise DataError(f"{name} claims more than {MAX_PIXELS:,} pixels; refused.") from error
     except Exception as error:
-        # Of a damaged file, Pillow's decoders let out whatever they stumble over.
+        # On a damaged file Pillow's decoders raise whatever they run into.
         why = str(error) or type(error).__name__
         raise DataError(f"{name} cannot be read as an image: {why}.") from error
 
 
 def _content(path: Path) -> bytes:
-    # A pipe would be waited for, and a device has no end.
+    # A pipe would block, and a device never ends.
     if path.exists() and not path.is_file():
         raise OSError("it is not a file")
     return path.read_bytes()

@@ -63,7 +63,7 @@ def memory_bytes(amount: int | str) -> int:
     """Bytes of a number, or of words such as "2GB", "1.5GiB" or "500MB".
 
     Raises:
-        UsageError: for what is none.
+        UsageError: for anything else.
     """
     found = re.fullmatch(r"([\d.]+)\s*([kmgt]?)(i?)b?", str(amount).strip().lower())
     try:
@@ -105,7 +105,7 @@ def prepared_batches(
     far as batches are prepared ahead. Closing the generator ends its threads.
 
     Raises:
-        UsageError: for an object that is no image.
+        UsageError: for an object that is not an image.
     """
     loading = loading or Loading()
     enough = enough_for_prediction(spec) if reduced else None

@@ -145,7 +145,7 @@ class SupportSet:
         made = ((batch, stream.getstate()) for batch in make(stream))
         with contextlib.closing(ahead(made, self.loading.prefetch)) as batches:
             for batch, state in batches:
-                # Who draws after this batch finds the stream as it is without prefetch.
+                # Later draws find the stream in the state that it would have without prefetching.
                 self.stream.setstate(state)
                 yield batch
 

@@ -21,7 +21,7 @@ def is_template(text: str) -> bool:
 
 
 def check_template(text: str) -> None:
-    """Refuses what is no template.
+    """Refuses a text that is not a template.
 
     Raises:
         UsageError: saying what is missing.

@@ -99,7 +99,7 @@ def draw_crop(
     """Random-resized-crop with aspect ratios 3/4 to 4/3, and a mirror image half the time.
 
     `size` is (width, height); `scale` bounds the crop's share of the image's area. The paper and
-    most baselines use 0.08 to 1 (methods 2.2); Tip-Adapter and LP++ start at 0.5.
+    most baselines use 0.08 to 1; Tip-Adapter and LP++ start at 0.5.
     """
     width, height = size
     box = _draw_box(width, height, stream, scale)

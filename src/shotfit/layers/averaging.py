@@ -9,8 +9,8 @@ from torch import Tensor, nn
 class EpochAverage:
     """States of parameters after each epoch, weighted by a Gaussian over the run (PromptSRC).
 
-    `mean` and `std` are shares of the run, whose end is 1: what its length will be is known when
-    it has ended, and not before. The states lie where the parameters do.
+    `mean` and `std` are shares of the run, whose end is 1: its length is only known once it has
+    ended. The states are on the parameters' device.
     """
 
     def __init__(self, parameters: Sequence[nn.Parameter], mean: float, std: float) -> None:
@@ -28,7 +28,7 @@ class EpochAverage:
         """Puts the average in the place of the parameters; the last state ended the run."""
         ends = torch.tensor([end for end, _ in self._states], dtype=torch.float64)
         off = (ends / ends[-1] - self.mean) / self.std
-        # Of the logarithms, so that no short run is too far from the mean for any weight.
+        # In logarithms, since the weights of a run that ends far from the mean would underflow.
         weights = (-off.square() / 2).softmax(dim=0).tolist()
         for place, parameter in enumerate(self.parameters):
             average = torch.zeros_like(parameter)

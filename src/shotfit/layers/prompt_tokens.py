@@ -120,7 +120,7 @@ def deep_prompts(
 
 
 class IndependentPrompts(NamedTuple):
-    """Learned tokens of both encoders' first blocks, of each encoder its own (IVLP)."""
+    """Learned tokens of both encoders' first blocks, independent of each other (IVLP)."""
 
     context: TextContext
     vision_ctx: nn.Parameter
@@ -135,8 +135,8 @@ def independent_prompts(
     depth: int,
     generator: torch.Generator,
 ) -> IndependentPrompts:
-    """So many text tokens, of which the first context starts from `phrase`, and image tokens for
-    `depth` blocks of each encoder, or all that it has. Whatever else starts at random.
+    """Text and image tokens for the first `depth` blocks of each encoder, or for all that it has.
+    The first text context starts from `phrase`, everything else at random.
 
     Raises:
         UsageError: as `text_context` and `prompt_depth`.

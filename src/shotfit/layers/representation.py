@@ -22,8 +22,8 @@ Pair = tuple[Tensor, Tensor]
 
 
 class RepresentationSpace(nn.Module):
-    """Shared tokens (n, r), for each upper block of either encoder what it gets of them, and the
-    projection of what the image encoder makes of them.
+    """Shared tokens (n, r), their projections into the upper blocks of both encoders, and the
+    projection of the image encoder's output for them.
 
     Blocks 6 to 12 of both, or the same share of the shallower one's depth. `projections` makes, of
     a linear layer from r to a width and a number of blocks, the module that gives a list of (n,
@@ -139,7 +139,8 @@ def fused(logits: Pair, alpha: float, rows: Sequence[int]) -> Tensor:
     their mean with weight `alpha` for the class token's, for others the class token's alone.
 
     Where both kinds are asked for, those of trained classes are shifted together, for each image to
-    the level (logsumexp) of the class token's: which kind it is says the embedding that both have.
+    the level (logsumexp) of the class token's, so that the embedding that both kinds
+    have decides between the kinds.
     """
     own, represented = logits
     both = alpha * own + (1 - alpha) * represented

@@ -1,4 +1,4 @@
-"""`Method`: zero-shot CLIP, and the few questions that an adaptation method may answer anew.
+"""`Method`: zero-shot CLIP, and the few hooks that an adaptation method may override.
 
 Score of an image x for a class c: s cos(V(x), T(prompt(c))), with the frozen logit scale s
 (Radford et al., ICML 2021, section 3.1.2). A method overrides only what its paper changes.
@@ -26,7 +26,8 @@ class ClassEmbeddings:
     """Classes as a method embeds them, in the order asked; computed once per evaluation.
 
     `weight` is (classes, dim) with unit rows. `per_prompt` (prompts, classes, dim) is for methods
-    with several embeddings of a class. `rows` says which trained class a name is, -1 for none.
+    with several embeddings of a class. `rows` says which trained class a name is; -1 for a name
+    that was not trained.
     """
 
     names: tuple[str, ...]
@@ -60,7 +61,7 @@ class Method(nn.Module):
 
     Config: ClassVar[type] = NoOptions
     families: ClassVar[tuple[str, ...]] = ("clip", "siglip")
-    # Scores a fresh instance gives are zero-shot CLIP's; checked by the contract.
+    # A fresh instance scores as zero-shot CLIP does; checked by the contract.
     starts_at_zero_shot: bool = True
     # Can score a class it was not trained on, from its name.
     open_vocabulary: ClassVar[bool] = True
@@ -72,10 +73,10 @@ class Method(nn.Module):
     additive_loss: ClassVar[bool] = True
     # The prompt is the task's template; methods that learn it start from a phrase of their own.
     uses_template: ClassVar[bool] = True
-    # The images on which a number is chosen that training does not decide: an epoch, a weight. Of
-    # an instance, after `finish`: what it was chosen on, which may be less.
+    # The images on which a method chooses what training leaves open: an epoch, a weight. On an
+    # instance, after `finish`: those that were in fact used, which may be fewer.
     selects_on: SelectsOn = "nothing"
-    # Passes of the image tower that an image takes.
+    # Passes through the image tower for each image.
     image_passes: int = 1
     # Bounds of the training crop's share of the image's area.
     crop_scale: ClassVar[tuple[float, float]] = (0.08, 1.0)
@@ -103,7 +104,7 @@ class Method(nn.Module):
 
     @final
     def setup(self, support: SupportSet) -> None:
-        """Makes the method ready to train on a support set; what it does there is `prepare`."""
+        """Makes the method ready to train on a support set: names its classes, calls `prepare`."""
         self.trained_names = tuple(support.classnames)
         self.prepare(support)
 
@@ -183,7 +184,7 @@ class Method(nn.Module):
         return self.scaled(image_embeds @ class_embeds.T)
 
     def scaled(self, cosines: Tensor) -> Tensor:
-        """Logits of cosine similarities, for methods that take these in their own way."""
+        """Logits of cosine similarities, for methods that compute these in their own way."""
         logits = self.backbone.logit_scale.exp() * cosines
         # SigLIP adds a bias; it moves no argmax, but its sigmoid probabilities need it.
         bias = self.backbone.logit_bias
@@ -196,10 +197,10 @@ class Method(nn.Module):
         return ClassEmbeddings(tuple(names), weight, self.trained_rows(names), per_prompt)
 
     def trained_rows(self, names: Sequence[str]) -> tuple[int, ...]:
-        """The trained class that each name stands for, -1 for none.
+        """The trained class that each name stands for; -1 for a name that was not trained.
 
         Classes may share a name: its n-th mention is the n-th trained class so named, so that two
-        trained rows never collapse into one. A mention too many is a class of its own, unseen.
+        trained rows never collapse into one. A surplus mention counts as an unseen class.
         """
         left: dict[str, list[int]] = {}
         for row, name in enumerate(self.trained_names):
@@ -239,7 +240,8 @@ class Method(nn.Module):
     def encode_pass(
         self, batches: Iterable[Batch], encode: Callable[[Tensor], Tensor] | None = None
     ) -> Tensor:
-        """Features (images, dim) of one pass over images, by `encode_images` unless told."""
+        """Features (images, dim) of one pass over images, by `encode_images` unless `encode` is
+        given."""
         encode = encode or self.encode_images
         return torch.cat([encode(pixels.to(self.backbone.device)) for pixels, _ in batches])
 
@@ -249,8 +251,8 @@ class Method(nn.Module):
         views: int,
         encode: Callable[[Tensor], Tensor] | None = None,
     ) -> Tensor:
-        """Features (views, images, dim) of a support set augmented so many times, for whatever
-        trains behind a frozen encoder: that sees each view but once."""
+        """Features (views, images, dim) of a support set, augmented so many times. What trains
+        behind a frozen encoder needs each view encoded only once."""
         passes = (support.augmented_once(crop_scale=self.crops) for _ in range(views))
         return torch.stack([self.encode_pass(batches, encode) for batches in passes])
 

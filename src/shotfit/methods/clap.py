@@ -10,7 +10,8 @@ over its own views. Without the second term (`anchored=False`) it is the paper's
 Deviations: the paper's augmented Lagrangian moves alpha after every epoch; the official commands do
 not, and alpha stays at its first value here too. fp32 (published: text in fp16). The official code
 leaves the underscores of folder names in class names; here names come without them, unless the
-benchmark's option `keep_underscores` says otherwise. Nothing is selected on, as published.
+benchmark's option `keep_underscores` says otherwise. There is no selection on validation images, as
+published.
 
 Novel categories: their text embedding, beside the trained rows, which are of the same kind; the
 paper has no such setting.

@@ -8,7 +8,7 @@ train.
 
 Deviations: the official code trains with a fixed scale of 100, which is what OpenAI's checkpoints
 have; here it is the checkpoint's own. It merges B A into W for evaluation, which changes rounding
-only. Its learning rate also falls on updates that an overflow in fp16 skips; here not. fp32
+only. Its learning rate also falls on updates that an overflow in fp16 skips; here it does not. fp32
 (published: mixed precision). The words that all prompts begin with pass the text encoder once, so
 that their dropout mask is one for all classes, where the official code draws one for each.
 

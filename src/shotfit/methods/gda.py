@@ -7,11 +7,11 @@ Equation: logits(x, c) = s f t_c + alpha (f P mu_c + log(1 / K) - mu_c P mu_c / 
 image embedding, mu_c the mean of a class's unit features, P the inverse of the covariance that
 classes share: dim ((N - 1) S + tr(S) I)^-1 over all N residuals (Kubokawa and Srivastava).
 
-Deviations: alpha is fixed and nothing selected on; the official code, with its numbers, takes the
-best of seven on the whole validation split (ImageNet: the test images), at ViT-B/16 within a step
-of 10. Its base-to-novel estimator, not in the paper, is the pseudo-inverse of the average of the
-classes' covariances, with an alpha of mostly 0.1. Solved in float64 (published: fp32). The scale is
-the checkpoint's, not 100; ImageNet's crops are the other datasets'.
+Deviations: alpha is fixed, with no selection on validation images; the official code, with its
+numbers, takes the best of seven on the whole validation split (ImageNet: the test images), at
+ViT-B/16 within a step of 10. Its base-to-novel estimator, not in the paper, is the pseudo-inverse
+of the average of the classes' covariances, with an alpha of mostly 0.1. Solved in float64
+(published: fp32). The scale is the checkpoint's, not 100; ImageNet's crops are the other datasets'.
 
 Novel categories: few-shot, their text embedding and the mean of all Gaussians, so that what classes
 share favours none. Base-to-novel, as published, mean and precision of the 64 base features nearest

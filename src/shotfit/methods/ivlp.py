@@ -14,9 +14,9 @@ all of its blocks.
 
 Novel categories: embedded with the same learned tokens; image embeddings do not depend on classes.
 
-When to prefer it: over MaPLe for the trained classes, with a seventieth of its parameters. It keeps
-novel ones worse (published averages 84.2 / 71.8, MaPLe's 82.3 / 75.1), which a second stage after a
-third of the epochs mends in part.
+When to prefer it: over MaPLe for the trained classes, with a seventieth of its parameters. Novel
+ones lose more (published averages 84.2 / 71.8, MaPLe's 82.3 / 75.1), which a second stage after a
+third of the epochs partly makes up for.
 """
 
 from collections.abc import Sequence

@@ -5,9 +5,9 @@ of 2SFS, Farina et al., CVPR 2025, section 4.1, https://arxiv.org/abs/2503.11609
 
 Equation: LayerNorm(a) = gamma (a - mean(a)) / std(a) + beta (2SFS, eq. 4); gamma and beta train.
 
-Deviations: fp32 (published: mixed precision). The paper says that all LayerNorms train; its code
-switches the gradients of the three outer ones (ln_pre, ln_post, ln_final) off again, and its 61k
-parameters are those of the blocks alone. `norms="all"` trains all of them.
+Deviations: fp32 (published: mixed precision). The 2SFS paper says that all LayerNorms train; its
+released code switches the gradients of the three outer ones (ln_pre, ln_post, ln_final) off again,
+and the paper's 61k parameters are those of the blocks alone. `norms="all"` trains all of them.
 
 Novel categories: embedded by the tuned text encoder.
 

@@ -6,12 +6,12 @@ https://arxiv.org/abs/2106.09685; as 2SFS's first stage in Farina et al., CVPR 2
 Equation: W x + b + gamma B A dropout(x) in place of W x + b, gamma = alpha / sqrt(r); A and B
 train.
 
-Deviations: fp32 (published: mixed precision). 2SFS writes that every linear projection is adapted;
-its code adapts queries, keys and values only (184,320 parameters on ViT-B/16), and so does this.
-That code leaves dropout on in the second stage: the linear classifier's option `inner_dropout` does
-so. Weights are not merged for evaluation: the product is the same without the rounding. The words
-that all prompts begin with pass the text encoder once, so that their dropout mask is one for all
-classes, where that code draws one for each.
+Deviations: fp32 (published: mixed precision). The 2SFS paper says that every linear projection is
+adapted; its released code adapts queries, keys and values only (184,320 parameters on ViT-B/16),
+and so does this. That code leaves dropout on in the second stage: the linear classifier's option
+`inner_dropout` does so. Weights are not merged for evaluation: the product is the same without the
+rounding. The words that all prompts begin with pass the text encoder once, so that their dropout
+mask is one for all classes, where that code draws one for each.
 
 Novel categories: embedded by the adapted text encoder.
 

@@ -7,13 +7,14 @@ Equation: text tokens P_i are learned for each of the first J blocks, image toke
 with F_i linear (eqs. 3 to 9); logits(x, c) = s cos(V(x, F(P)), T(c, P)).
 
 Deviations: fp32 (published: the first context and its projection fp16). Image tokens come last in
-the sequence and pass the norm before the blocks, as in its code. The deep projections start from
-one random layer copied, as there. A depth beyond the blocks of a model means all of its blocks.
+the sequence and pass the norm before the blocks, as in the official code. The deep projections
+start from one random layer copied, as there. A depth beyond the blocks of a model means all of its
+blocks.
 
 Novel categories: embedded with the same learned tokens; image embeddings do not depend on classes.
 
-When to prefer it: five epochs suffice, and novel classes keep well. Most of its parameters are the
-projections; IVLP learns as much without them.
+When to prefer it: five epochs suffice, and novel classes lose little. Most of its parameters are
+the projections; IVLP learns as much without them.
 """
 
 import copy

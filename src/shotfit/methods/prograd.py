@@ -10,9 +10,10 @@ returned here has the cross-entropy's value and this gradient, exactly.
 
 Deviations: fp32 student (published fp16). The released start puts zeros before the reversed
 template ("a type of pet, a photo of a"), one learned token for each of its *words*: a comma leaves
-the template's last token fixed. It is kept. Datasets without a published template start from what
-the task's template says before the name. Its ViT settings were never published; these are RN50's,
-and epochs by shots in both settings, where its base-to-novel scripts are for four shots alone.
+the template's last token fixed. That is reproduced here. Datasets without a published template
+start from what the task's template says before the name. Its ViT settings were never published;
+these are RN50's, and epochs by shots in both settings, where its base-to-novel scripts are for four
+shots alone.
 
 Novel categories: embedded behind the same learned words.
 

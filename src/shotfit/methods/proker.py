@@ -9,9 +9,9 @@ labels one-hot. It is lambda times the textbook's kernel ridge regression.
 
 Deviations: no temperature is published; the scale s of the checkpoint multiplies all of it, which
 moves no answer and makes probabilities out of cosines. beta and lambda are those that the authors
-carry over from ImageNet, by shots (of ResNet-50, the only ones there are), and nothing is selected
-on; their main numbers rest on a grid of each dataset's own on the whole validation split. Solved in
-float64 (published: fp32). ImageNet's crops are those of the other datasets.
+carry over from ImageNet, by shots (of ResNet-50, the only ones there are), and there is no
+selection; their main numbers rest on a grid of each dataset's own on the whole validation split.
+Solved in float64 (published: fp32). ImageNet's crops are those of the other datasets.
 
 Novel categories: their cosine, without a correction, as the base classes' residual is one of zero.
 

@@ -8,7 +8,7 @@ alone trains; loss = cross-entropy + lambda |W - W_0|^2, the sum of all squares,
 
 Deviations: fp32 (published: fp16, in which a step of 1e-5 moves only three in five entries). The
 scale is the checkpoint's, not 100. ImageNet's crops are those of the other datasets. The rate is
-the one published for ViT-B/16, base-to-novel; nothing is selected on, as in the authors'
+the one published for ViT-B/16, base-to-novel; there is no selection, as in the authors'
 validation-free setting (in the other one, rate and lambda are searched on validation shots).
 Features are cached as they are first asked for: as published, one view of every image for each of
 300 updates, 15 times the images that 2SFS encodes at 16 shots. `views` takes fewer, in turn. For

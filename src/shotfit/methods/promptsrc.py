@@ -16,7 +16,7 @@ runs and first stages average alike; an unfinished epoch counts where it ends. f
 fp16, deep prompts fp32). The few-shot setting of five datasets, a comment in the released
 configuration, is chosen by the dataset's name.
 
-Novel categories: embedded with the same learned tokens; teachers are there in training only.
+Novel categories: embedded with the same learned tokens; the teachers are used in training only.
 
 When to prefer it: over IVLP wherever novel classes count, for a second image pass without gradient.
 What a run in progress shows are the prompts of its last update; the average comes at its end.
@@ -119,7 +119,7 @@ class PromptSRC(Method):
         return StepOutput(loss, logits)
 
     def batches(self, support: SupportSet, batch_size: int, drop_last: bool) -> Iterator[Batch]:
-        """As `Method.batches`: who asks for an epoch's first batch has ended the one before."""
+        """As `Method.batches`; a request for an epoch's first batch ends the epoch before."""
         per_epoch = batches_per_epoch(len(support), batch_size, drop_last)
         prompts = [parameter for parameter in self.parameters() if parameter.requires_grad]
         self._average = EpochAverage(prompts, self.config.gpa_mean, self.config.gpa_std)

@@ -31,7 +31,8 @@ class TaskFacts:
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """How a stage is optimised. The defaults are 2SFS's (paper, section 5.1; its code).
+    """How a stage is optimised. The defaults are 2SFS's (paper, section 5.1, and its released
+    code).
 
     Exactly one of `iterations` and `epochs` is given once training starts.
     """

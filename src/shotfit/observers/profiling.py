@@ -46,7 +46,7 @@ class StageProfile:
 class Profile:
     """An observer for `adapt` that records some updates of every stage.
 
-    Call `finish` when the fit has ended; what is asked of it comes after that.
+    Call `finish` when the fit has ended, and ask for the results after that.
     """
 
     def __init__(self, stages: list[str]) -> None:
@@ -70,7 +70,7 @@ class Profile:
             watch.recorder.updates += 1
             if watch.recorder.updates == RECORDED or step.iteration == step.total:
                 watch.recorder.stop()
-        # What recording itself takes is no part of the fit.
+        # The time that recording takes is not part of the fit.
         self._last = time.perf_counter()
 
     def finish(self) -> None:

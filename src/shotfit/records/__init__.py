@@ -7,7 +7,7 @@ from shotfit.records.run import (
     Record,
     load_records,
     read_record,
-    record_path,
+    record_files,
     record_text,
     write_record,
 )
@@ -16,7 +16,7 @@ __all__ = [
     "Record",
     "load_records",
     "read_record",
-    "record_path",
+    "record_files",
     "record_text",
     "write_record",
 ]

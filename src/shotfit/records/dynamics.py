@@ -1,13 +1,12 @@
 """The record of a curve: base and novel accuracy along training."""
 
 import dataclasses
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from shotfit.errors import DataError
-from shotfit.records.files import parse, read_values, write_text
+from shotfit.records.files import parse, read_values, spelled, write_text
 
 KIND = "learning dynamics"
 SCHEMA = 1
@@ -46,16 +45,13 @@ class LearningDynamics:
 
 
 def write_dynamics(path: Path, record: LearningDynamics) -> None:
-    """Keeps a curve, one line a point: one of 80 points is 80 lines of a diff, not 480.
+    """Keeps a curve, one line a point.
 
     Raises:
         DataError: when it cannot be written.
     """
-    values = dataclasses.asdict(record)
-    lines = [json.dumps(dataclasses.astuple(point)) for point in record.points]
-    values["points"] = "POINTS"
-    text = json.dumps(values, indent=1, ensure_ascii=False)
-    write_text(path, text.replace('"POINTS"', "[\n  " + ",\n  ".join(lines) + "\n ]"))
+    points = [dataclasses.astuple(point) for point in record.points]
+    write_text(path, spelled({**dataclasses.asdict(record), "points": points}, "points"))
 
 
 def read_dynamics(path: Path) -> LearningDynamics:

@@ -1,6 +1,7 @@
 """How every kind of record lies on the disk: JSON, written whole, refused when it is damaged."""
 
 import dataclasses
+import json
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,6 +23,16 @@ def write_text(path: Path, text: str) -> None:
         write_atomically(path, text + "\n")
     except OSError as error:
         raise DataError(f"Cannot write the record {path}: {error}") from error
+
+
+def spelled(values: dict[str, Any], rows: str) -> str:
+    """`values` as JSON for people: what is called `rows` has a line for each of its entries, so
+    that a curve of 80 points is 80 lines of a diff and not 480."""
+    lines = [json.dumps(row) for row in values[rows]]
+    text = json.dumps({**values, rows: ["ROWS"]}, indent=1, ensure_ascii=False)
+    return text.replace(
+        '[\n  "ROWS"\n ]', "[\n  " + ",\n  ".join(lines) + "\n ]" if lines else "[]"
+    )
 
 
 def read_values(path: Path, kind: str) -> dict[str, Any]:

@@ -1,16 +1,19 @@
 """The record of a run: what it holds, and where it lies."""
 
-import json
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from shotfit.config import to_dict
-from shotfit.records.files import parse, read_values, write_text
+from shotfit.records.files import parse, read_values, spelled, write_text
 
 KIND = "record of a run"
 SCHEMA = 1
 """Version of the record's format; a record of another version is refused, not guessed at."""
+
+_SETTINGS = ("base-to-novel", "all-to-all")
+_PLAIN = re.compile(r"[^\w.]+")
 
 
 @dataclass(frozen=True)
@@ -36,25 +39,49 @@ class Record:
     schema: int = SCHEMA
 
 
-def record_path(folder: Path, run_id: str) -> Path:
-    """Where the record of a run lies."""
-    return folder / f"{run_id}.json"
+def record_path(folder: Path, record: Record) -> Path:
+    """Where a record lies: `base-to-novel/animals--2sfs-layernorm--4shots--seed1--<id>.json`.
+
+    What people look for comes first, the identity last.
+    """
+    experiment = record.experiment
+    stages = [stage["method"] for stage in experiment.get("recipe", {}).get("stages", ())]
+    method = f"2sfs-{stages[0]}" if len(stages) == 2 else "-".join(stages)
+    data = experiment.get("data", {})
+    dataset = data.get("name") or Path(data.get("path", "")).stem or record.dataset
+    shots = experiment.get("shots")
+    words = (
+        dataset,
+        method,
+        "all-images" if shots is None else f"{shots}shots",
+        f"seed{experiment.get('seed')}",
+        record.id,
+    )
+    name = "--".join(_PLAIN.sub("-", str(word)) for word in words if word)
+    return folder / str(experiment.get("setting", "")).replace("_", "-") / f"{name}.json"
+
+
+def record_files(folder: Path) -> dict[str, Path]:
+    """The files of records in a folder by their ids: in the folders of the settings, and where
+    earlier versions wrote `<id>.json`, in the folder itself."""
+    found = [path for place in ("", *_SETTINGS) for path in (folder / place).glob("*.json")]
+    return {path.stem.rpartition("--")[2]: path for path in sorted(found)}
 
 
 def write_record(folder: Path, record: Record) -> Path:
-    """Keeps a record as `<id>.json`; the file is there whole or not at all.
+    """Keeps a record in the place of one with its id; the file is there whole or not at all.
 
     Raises:
         DataError: when the folder cannot be written to.
     """
-    path = record_path(folder, record.id)
+    path = record_files(folder).get(record.id) or record_path(folder, record)
     write_text(path, record_text(record))
     return path
 
 
 def record_text(record: Record) -> str:
-    """A record as JSON, without the last line break."""
-    return json.dumps(to_dict(record), indent=1, ensure_ascii=False)
+    """A record as JSON, a line for each point of its curve, without the last line break."""
+    return spelled(to_dict(record), "curve")
 
 
 def read_record(path: Path) -> Record:
@@ -69,7 +96,9 @@ def read_record(path: Path) -> Record:
 def load_records(folder: Path) -> list[Record]:
     """Every record in a folder, in order of their ids; none when there is no such folder.
 
+    Folders of other names beside those of the settings may hold anything.
+
     Raises:
         DataError: as `read_record`, for the first file that is at fault. No file is changed.
     """
-    return [read_record(path) for path in sorted(folder.glob("*.json"))]
+    return [read_record(path) for _, path in sorted(record_files(folder).items())]

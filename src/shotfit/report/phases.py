@@ -129,7 +129,7 @@ def _standard_error(values: np.ndarray, window: int) -> float:
     Second differences of white noise have six times its variance. The larger of two robust
     estimates of it: their median is not moved by the steep steps at the start of a curve, but is
     zero for a quiet curve, since accuracy comes in steps of one image; there the upper quartile
-    tells.
+    decides.
     """
     middle, upper = np.quantile(np.abs(np.diff(values, 2)), [0.5, 0.75])
     spread = max(float(middle) / 0.6745, float(upper) / 1.1503) / np.sqrt(6)

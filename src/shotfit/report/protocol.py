@@ -47,9 +47,9 @@ class Run:
     parameters: int
     """Trained values, over all stages."""
     seconds: float
-    """Of training, as a clock on the wall tells them."""
+    """Of training, in wall-clock time."""
     processor_seconds: float | None
-    """Of training, summed over the processors; None in records that do not tell."""
+    """Of training, summed over the processors; None in records without it."""
     split_hash: str
 
     @property
@@ -274,7 +274,7 @@ def _variant(recipe: Mapping[str, Any], template: str | None, trained: bool) -> 
             variant["alpha"] = recipe["first_fraction"]
     for number, stage in enumerate(stages):
         where = "" if number == 0 else f"{stage['method']}."
-        # A form is told by its name, precision by the table.
+        # A form shows in the name, precision in the table.
         hidden = {"precision", *_published_name(stage).options}
         for key, value in {**stage.get("options", {}), **stage.get("training", {})}.items():
             if key not in hidden:

@@ -18,7 +18,7 @@ NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP)
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Writes `text` beside `path` and renames it there: a file by its name is always a whole one.
+    """Writes `text` beside `path` and renames it there: the file at `path` is always complete.
 
     Raises:
         OSError: when it cannot be written; what was there before is there still.

@@ -93,7 +93,7 @@ def free_memory_bytes(device: torch.device) -> int:
 
 
 def _table(path: Path) -> dict[str, int]:
-    """Sizes in bytes by name, of a table such as /proc/meminfo; empty where there is none."""
+    """Sizes in bytes by name, of a table such as /proc/meminfo; empty where it is missing."""
     sizes = {}
     with contextlib.suppress(OSError):
         for line in path.read_text(encoding="utf-8").splitlines():

@@ -36,7 +36,7 @@ class RayOptions:
     """How often a run is repeated when the worker or machine it ran on is lost."""
 
     def device(self, wish: str | None) -> str | None:
-        """The device of a worker. Without a GPU of its own and without a wish it is the CPU: Ray
+        """The device of a worker. By default the CPU where a worker has no GPU of its own: Ray
         does not hide a machine's GPUs from it, and all workers would take the first one."""
         return wish or (None if self.gpus else "cpu")
 
@@ -117,7 +117,7 @@ def _check_reachable(address: str) -> None:
 
 
 def _check_capacity(ray: Any, options: RayOptions) -> None:
-    """Ray waits for ever for a machine that nobody will add."""
+    """Ray would wait forever for a machine that nobody will add."""
     machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     if not any(_fits(machine, options) for machine in machines):
         raise UsageError(

@@ -70,7 +70,8 @@ def train(method: Method, support: SupportSet, config: TrainConfig) -> Iterator[
             scale = scaler.get_scale()
             scaler.step(optimizer)
             scaler.update()
-            # With fp16 an overflow skips the update: neither counted nor scheduled (its code).
+            # With fp16 an overflow skips the update: neither counted nor scheduled, as in 2SFS's
+            # released code.
             if scaler.get_scale() < scale:
                 _check_scale(scaler.get_scale())
                 continue
@@ -104,8 +105,8 @@ def learning_rate(config: TrainConfig, iteration: int, total: int, per_epoch: in
     rises in `cosine_iterations` updates each (torch's `CosineAnnealingLR` beyond its `T_max`).
     After a warm-up of so many iterations it starts from its top, no shorter than without.
     "cosine_per_epoch" is Dassl's: constant within an epoch, and after the warm-up epochs the wave
-    starts from its top but still spans all epochs, so that it never quite reaches its end (methods
-    2.3).
+    starts from its top but still spans all epochs, so that it never quite reaches its end (Dassl
+    `optim/lr_scheduler.py`).
     """
     if config.schedule == "constant":
         return config.lr

@@ -153,10 +153,10 @@ def best_fraction(curve: Sequence[tuple[float, float]]) -> float:
 
 
 AUTO: Callable[[], StoppingRule] = LeaveClassesOut
-"""The rule behind `first_fraction="auto"`: on the embedded suite level with the best rule compared
-(+0.6 points of harmonic mean on the published alpha, 95 % interval 1.4 to each side), and the only
-one of those that has no threshold to choose. Not better than the fixed alpha beyond doubt, so no
-default."""
+"""The rule behind `first_fraction="auto"`: on the embedded suite as good as the best rule compared
+(+0.6 points of harmonic mean over the published alpha, 95 % interval 1.4 to each side), and the
+only one without a threshold to choose. Its advantage over the fixed alpha is not certain, so it is
+not the default."""
 
 
 @torch.no_grad()

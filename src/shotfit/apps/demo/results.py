@@ -15,7 +15,7 @@ class Curve:
     switch: int = 0
 
     def add(self, iteration: int, metrics: dict[str, float]) -> None:
-        """Takes up an evaluation (percent)."""
+        """Adds an evaluation (percent)."""
         self.iterations.append(iteration)
         self.base.append(metrics["base"])
         self.novel.append(metrics["novel"])

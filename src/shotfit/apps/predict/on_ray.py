@@ -133,7 +133,7 @@ class Replica:
                 question, batch_size=batch_size, device=device, workers=workers
             )
         except Exception as error:
-            # Raised here, it would be Ray's to report, in a hundred lines.
+            # If it were raised here, Ray would report it in a hundred lines.
             self.failure = _words(error)
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
@@ -149,6 +149,6 @@ class Replica:
 
 
 def _words(error: Exception) -> str:
-    """Our own messages as they are; what nobody has foreseen with its kind."""
+    """Our own messages as they are; unforeseen errors with their type."""
     known = isinstance(error, DataError | UsageError)
     return str(error) if known else f"{type(error).__name__}: {error}"

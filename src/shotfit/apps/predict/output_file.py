@@ -27,7 +27,7 @@ class PredictionFile:
     """The rows of one command on their way into `path`: JSON lines or, by its suffix, Parquet."""
 
     def __init__(self, path: Path, question: Mapping[str, Any]) -> None:
-        """Takes up the rows that an interrupted command with the same question has left.
+        """Resumes from the rows that an interrupted command with the same question left.
 
         Raises:
             UsageError: for Parquet without pyarrow.
@@ -38,7 +38,7 @@ class PredictionFile:
         self.partial = path.with_name(path.name + ".partial")
         self.note = path.with_name(path.name + ".partial.json")
         self.rows = 0
-        """Rows that are there."""
+        """The number of rows so far."""
         self.parquet = path.suffix.lower() == ".parquet"
         if self.parquet:
             _pyarrow()
@@ -65,7 +65,7 @@ class PredictionFile:
         """Appends rows; from here on an interruption keeps them."""
         for row in rows:
             line = json.dumps(row, ensure_ascii=False) + "\n"
-            # Where a name is no Unicode, backslashreplace writes what is JSON's own escape.
+            # Where a name is not valid Unicode, backslashreplace writes what is JSON's own escape.
             self._file.write(line.encode("utf-8", "backslashreplace"))
             self.rows += 1
         self._file.flush()
@@ -143,8 +143,8 @@ def _write_parquet(path: Path, rows: Iterator[Row]) -> None:
 
 
 def escaped(text: str) -> str:
-    """`text` with the bytes of a file's name that are no Unicode as in "\\udce9", which is also
-    JSON's own escape: nothing is lost, and everything can be printed."""
+    """`text` with the bytes of a file's name that are not valid Unicode written as in "\\udce9",
+    which is also JSON's own escape: nothing is lost, and everything can be printed."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 

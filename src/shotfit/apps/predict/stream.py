@@ -28,7 +28,7 @@ class Show(Protocol):
     """Progress: how many images have been answered and how many of those were unreadable."""
 
     def __call__(self, done: int, broken: int) -> None:
-        """Shows it, if it is time to."""
+        """Shows progress when an update is due."""
         ...
 
 
@@ -49,7 +49,7 @@ def identity(question: Question, places: Sequence[str]) -> tuple[int, dict[str, 
     """The number of images, and all that the rows of a command depend on as plain values.
 
     Raises:
-        DataError: for a folder that is no saved classifier, or places without images.
+        DataError: for a folder that is not a saved classifier, or places without images.
     """
     settings = saving.read_settings(saving.find(question.model))
     count, digest = survey(places)

@@ -72,8 +72,8 @@ def convert(
     Warns when the tokenizer knows fewer tokens than the model, which may be padding.
 
     Raises:
-        UsageError: for a destination in use, a model that is no vision transformer CLIP, or an
-            activation or a number of heads that is nowhere said or cannot be.
+        UsageError: for a destination in use, a model that is not a vision-transformer CLIP, or an
+            activation or a number of heads that is stated nowhere or impossible.
         DataError: for unreadable files, tensors left over, missing or not finite, and the
             tokenizer of another model. Nothing is left at `destination` then.
     """
@@ -174,7 +174,7 @@ def _shape(weights: dict[str, Tensor], name: str, dimensions: int) -> tuple[int,
 
 
 def _heads(source: Source, width: int, text_width: int, given: int | None) -> tuple[int, int]:
-    """Attention heads of the image and the text tower, which the shape of no tensor tells."""
+    """Attention heads of the image and the text tower, which no tensor's shape reveals."""
     if given is not None:
         _check_heads("image", width, given)
     if not source.facts:
@@ -212,7 +212,7 @@ def _usual_heads(tower: str, width: int) -> int:
 
 
 def _depth(weights: dict[str, Tensor], tower: str) -> int:
-    """How many blocks there are; a number that skips some is no name of theirs."""
+    """How many blocks there are; numbers with gaps are not names of blocks."""
     found = (re.match(rf"{re.escape(tower)}transformer\.resblocks\.(\d+)\.", k) for k in weights)
     return len({match[1] for match in found if match})
 

@@ -17,8 +17,8 @@ from shotfit.backbone.convert.torchscript import read_torchscript
 from shotfit.errors import DataError, UsageError
 from shotfit.system.parsing import parse_json
 
-# What open_clip's configs may say that changes the model and none of its tensors, with the values
-# that are CLIP's as it is here.
+# Entries of open_clip's configs that change the model but none of its tensors, with the values of
+# the CLIP that is implemented here.
 _ANOTHER_MODEL = {
     "pool_type": ("tok", "argmax"),
     "global_average_pool": (),
@@ -49,7 +49,7 @@ def read_source(path: Path) -> Source:
     """The tensors of an OpenAI archive, a state dict, or an open_clip folder.
 
     Raises:
-        UsageError: for a config of open_clip that no CLIP of transformers can follow.
+        UsageError: for a config of open_clip that transformers' CLIP cannot represent.
         DataError: when the file is missing, broken, or holds no weights or more than tensors.
     """
     facts: dict[str, Any] = {}
@@ -76,7 +76,7 @@ def read_source(path: Path) -> Source:
 
 
 def _read_facts(config: Path) -> dict[str, Any]:
-    """A config of open_clip whose sections are objects; one left out is an empty one."""
+    """A config of open_clip whose sections are objects; a missing section is empty."""
 
     def section(of: Any, name: str, what: str) -> dict[str, Any]:
         value = of.get(name, {})
@@ -163,8 +163,8 @@ def _weights(found: Any, path: Path) -> dict[str, Tensor]:
     """The tensors in single precision, their names without the prefixes of distributed training
     and of open_clip's separate text module.
 
-    What is no tensor (an epoch, an optimizer) is no weight either and is left out: a weight that
-    were lost that way is reported as missing.
+    Anything that is not a tensor (an epoch, an optimizer) is not a weight either and is left out;
+    should a weight be lost that way, it is reported as missing.
     """
     for wrapping in _WRAPPINGS:
         if isinstance(found, dict) and isinstance(found.get(wrapping), dict):

@@ -26,7 +26,7 @@ def read_mat(path: Path) -> dict[str, Any]:
     string, a struct array a list of dictionaries. Variables of other kinds are left out.
 
     Raises:
-        DataError: when the file is missing or is no level 5 MAT-file.
+        DataError: when the file is missing or is not a level 5 MAT-file.
     """
     try:
         data = path.read_bytes()

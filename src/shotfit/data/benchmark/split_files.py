@@ -24,7 +24,7 @@ def read_split(path: Path) -> dict[str, list[Entry]]:
     """The entries of a `split_zhou_*.json`, in file order: few-shot sampling depends on it.
 
     Raises:
-        DataError: when the file is no such split, naming the first entry that is wrong.
+        DataError: when the file is not such a split, naming the first entry that is wrong.
     """
     try:
         values = parse_json(path.read_text(encoding="utf-8"))

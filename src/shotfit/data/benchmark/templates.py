@@ -19,7 +19,7 @@ _PHRASES = ("plot1", "plot2", "plot3", "plot4")
 
 @dataclass(frozen=True)
 class DatasetTemplates:
-    """What the methods with a table of templates of their own say to the dataset called `key`."""
+    """The templates of the dataset `key`, of those methods that have their own table of them."""
 
     key: str
     kgcoop: str

@@ -104,7 +104,7 @@ def _load_splits(
 def _choose_splits(
     splits: dict[str, Any], train: str, val: str | None, test: str | None
 ) -> dict[str, str]:
-    """The name of the split that is train, val and test; without those that there are not."""
+    """The names of the splits used as train, val and test, of those that exist."""
     for asked in (train, val, test):
         if asked is not None and asked not in splits:
             raise unknown_name("split", asked, splits)

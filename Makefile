@@ -2,6 +2,8 @@
 # make test    set up, then every check
 # make bench-smoke   a small grid on Ray, killed once and resumed (part of make test)
 # make check   set up, then the quick checks (< 60 s)
+# make mutation   what the tests do not notice, on a sample of changed code; keeps what is done and
+#                 goes on when run again (some hours of two cores), then make mutation ARGS=report
 # make bench-speed  ShotFit against the published algorithm, about 30 minutes on two idle cores; then
 #                   make bench-speed ARGS=--table writes docs/performance.md (ARGS=--help: the cases)
 # make suite   run what is missing of the README's table (about an hour on two cores), then make docs
@@ -28,12 +30,14 @@ demo: setup
 test: setup
 	@$(RUN) "$(BIN)/ruff" format --no-cache --check .
 	@$(RUN) "$(BIN)/ruff" check --no-cache .
+	@$(RUN) "$(BIN)/python" checks/duplicates.py
 	@$(RUN) "$(BIN)/basedpyright" --pythonpath "$(BIN)/python"
 	@$(RUN) $(PYTEST)
 
 check: setup
 	@$(RUN) "$(BIN)/ruff" format --no-cache --check .
 	@$(RUN) "$(BIN)/ruff" check --no-cache .
+	@$(RUN) "$(BIN)/python" checks/duplicates.py
 	@$(RUN) "$(BIN)/basedpyright" --pythonpath "$(BIN)/python"
 	@$(RUN) $(PYTEST) -m "not slow and not network and not gpu and not data"
 
@@ -88,6 +92,13 @@ frontier: setup
 shifted-suite: setup
 	@$(RUN) "$(BIN)/python" benchmarks/shifted_suite.py
 	@$(RUN) "$(BIN)/python" benchmarks/shifted_suite.py --write docs/shifts.md
+
+# ARGS="run" for every mutant, "run --sample 500 --again" for the survivors, "report" for the page.
+.PHONY: mutation
+mutation: ARGS ?= run --sample 500
+mutation: setup
+	@"$(BIN)/python" -m pip install --quiet --disable-pip-version-check --constraint "$(SOURCE)/constraints.txt" --editable "$(SOURCE)[dev,mutation]"
+	@$(RUN) nice "$(BIN)/python" checks/mutation.py $(ARGS)
 
 .PHONY: golden
 golden: setup

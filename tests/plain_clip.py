@@ -61,3 +61,21 @@ def cosine_logits(model, images, texts):
     """Scaled cosines of unnormalised embeddings."""
     images, texts = F.normalize(images, dim=-1), F.normalize(texts, dim=-1)
     return model.logit_scale.exp().detach() * images @ texts.T
+
+
+def same(left, right, tolerance=1e-4):
+    """Equal up to rounding, relative to the largest value."""
+    torch.testing.assert_close(
+        left, right, rtol=tolerance, atol=tolerance * right.abs().max().item()
+    )
+
+
+def copies_of_what_trains(method, start):
+    """The trained tensors by name, to be trained apart; they must be those of `start`, and have
+    its values where it says any."""
+    own = {key: value for key, value in method.named_parameters() if value.requires_grad}
+    assert set(start) == set(own)
+    for key, value in start.items():
+        if value is not None:
+            same(own[key].detach(), value)
+    return {key: value.detach().clone().requires_grad_() for key, value in own.items()}

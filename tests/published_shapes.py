@@ -34,3 +34,14 @@ def vit_l14() -> Backbone:
     vision |= {"num_attention_heads": 16, "intermediate_size": 4096}
     text = {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12}
     return shapes_only(vision, text, 768)
+
+
+def trains_and_scores_shapes(method, names):
+    """On shapes without values, of the device that has nothing but shapes."""
+    pixels = torch.zeros(2, 3, 224, 224, device="meta")
+    labels = torch.zeros(2, dtype=torch.long, device="meta")
+    method.loss(pixels, labels, names).loss.backward()
+    for key, parameter in method.named_parameters():
+        assert (parameter.grad is not None) == parameter.requires_grad, key
+    with torch.no_grad():
+        assert method(pixels, method.encode_classes(names)).shape == (2, 2)

@@ -23,6 +23,12 @@ def photos(tmp_path):
     return tmp_path / "photos"
 
 
+def brief_fit(photos, checkpoint, out):
+    """The words of the shortest fit."""
+    budget = ("--shots", 1, "--iters-per-shot", 2)
+    return ("fit", photos, "--out", out, "--backbone", checkpoint, *budget)
+
+
 @pytest.fixture
 def model(shotfit, photos, checkpoint, tmp_path):
     code, _, err = shotfit(
@@ -59,18 +65,7 @@ def test_fit_saves_model_record_and_resolved_config(shotfit, model):
 
 
 def test_progress_is_plain_lines_without_a_terminal(shotfit, photos, checkpoint, tmp_path):
-    arguments = (
-        "fit",
-        photos,
-        "--out",
-        tmp_path / "m",
-        "--backbone",
-        checkpoint,
-        "--iters-per-shot",
-        2,
-        "--shots",
-        1,
-    )
+    arguments = brief_fit(photos, checkpoint, tmp_path / "m")
     _, out, err = shotfit(*arguments)
     assert "stage 1 (layernorm) 1/1: loss" in err
     assert "\x1b[" not in err + out
@@ -124,16 +119,7 @@ def test_predict_evaluate_and_add_classes(shotfit, model, photos, tmp_path):
 
 def test_base_to_novel_reports_both_halves(shotfit, photos, checkpoint, tmp_path):
     code, out, _ = shotfit(
-        "fit",
-        photos,
-        "--out",
-        tmp_path / "m",
-        "--backbone",
-        checkpoint,
-        "--iters-per-shot",
-        2,
-        "--shots",
-        1,
+        *brief_fit(photos, checkpoint, tmp_path / "m"),
         "--setting",
         "base-to-novel",
         "-q",

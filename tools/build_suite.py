@@ -17,6 +17,7 @@ import zipfile
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from captions import caption, emoji_caption
@@ -186,7 +187,7 @@ def digits() -> dict[str, list[Picture]]:
     """Sixty of scikit-learn's 8x8 handwritten digits a class, dark on white like the rest."""
     from sklearn.datasets import load_digits
 
-    data = load_digits()
+    data: Any = load_digits()
     classes: dict[str, list[Picture]] = {name: [] for name in DIGITS}
     for row, (image, label) in enumerate(zip(data.images, data.target, strict=True)):
         pictures = classes[DIGITS[label]]
@@ -288,7 +289,7 @@ def write_zip(path: Path, manifest: dict, files: dict[str, bytes]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("package", type=Path, help="unpacked @iconify/json folder")
     parser.add_argument("cache", type=Path, help="folder of bitmaps written by iconset.py")
     parser.add_argument("output", type=Path)

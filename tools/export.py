@@ -10,8 +10,8 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
+from typing import Any
 
-import torch
 from iconclip import IMAGE_SIZE, MEAN, STD, build
 from pretrain import CHECKPOINT, _part
 from safetensors.torch import load_file
@@ -33,7 +33,7 @@ PREPROCESSOR = {
 }
 
 
-def assemble(run: Path, text: Path) -> tuple[torch.nn.Module, AutoTokenizer]:
+def assemble(run: Path, text: Path) -> tuple[Any, Any]:
     """The CLIP of both towers, and its tokenizer."""
     tokenizer = AutoTokenizer.from_pretrained(text / "tokenizer")
     model = build(len(tokenizer))
@@ -56,7 +56,7 @@ def assemble(run: Path, text: Path) -> tuple[torch.nn.Module, AutoTokenizer]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("run", type=Path, help="folder of the image step's checkpoint")
     parser.add_argument("text", type=Path, help="folder written by fit_text.py")
     parser.add_argument("output", type=Path)

@@ -16,6 +16,7 @@ import math
 import random
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
 from captions import caption
@@ -74,7 +75,7 @@ class TextTower(nn.Module):
         from transformers import AutoTokenizer
 
         self.tokenizer = AutoTokenizer.from_pretrained(folder)
-        model = build(len(self.tokenizer))
+        model: Any = build(len(self.tokenizer))
         for layer in model.text_model.encoder.layers:
             layer.mlp.activation_fn = FusedQuickGELU()
         self.tower, self.projection = model.text_model, model.text_projection
@@ -129,7 +130,7 @@ def caption_table(tower: TextTower, captions: list[str]) -> torch.Tensor:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("package", type=Path, help="unpacked @iconify/json folder")
     parser.add_argument("pairs", type=Path, help="folder written by training_list.py")
     parser.add_argument("run", type=Path, help="folder of the image step's checkpoint")

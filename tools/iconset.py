@@ -128,7 +128,7 @@ def common_captions(package: Path, listing: dict[str, dict], minimum: int) -> se
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("package", type=Path, help="unpacked @iconify/json folder")
     parser.add_argument("cache", type=Path, help="folder for the bitmaps")
     parser.add_argument("--minimum", type=int, default=3, help="sets that must draw a caption")

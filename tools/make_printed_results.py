@@ -73,7 +73,7 @@ def corrected(cells: list[PrintedCell]) -> list[PrintedCell]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("as_printed", type=Path)
     cells = read_cells(parser.parse_args().as_printed)
     before = check(cells)

@@ -150,7 +150,7 @@ def notice(listing: dict[str, dict], trained: set[str], shown: set[str]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("package", type=Path, help="unpacked @iconify/json folder")
     parser.add_argument("assets", type=Path)
     parser.add_argument("numbers", type=Path, help="JSON written by zero_shot_suite.py")

@@ -20,6 +20,7 @@ import math
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -80,6 +81,9 @@ class FusedQuickGELU(nn.Module):
 
 class CaptionVectors(nn.Module):
     """Unit vectors of captions: projected sentence embedding plus the mean of word vectors."""
+
+    mean: torch.Tensor
+    embeddings: torch.Tensor
 
     def __init__(self, embeddings: torch.Tensor, captions: list[str], words: list[str]) -> None:
         super().__init__()
@@ -149,7 +153,7 @@ class Trainer:
         self.args, self.device = args, args.device
         self.pairs = Pairs(args.pairs)
         captions = self.pairs.captions
-        model = build()
+        model: Any = build()
         for layer in model.vision_model.encoder.layers:
             layer.mlp.activation_fn = FusedQuickGELU()
         self.vision = nn.ModuleDict(
@@ -299,7 +303,7 @@ def _part(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tens
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("pairs", type=Path, help="folder written by training_list.py")
     parser.add_argument("run", type=Path, help="folder for checkpoints and the log")
     parser.add_argument("--teacher", type=Path, help="folder of the sentence-embedding model")

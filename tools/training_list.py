@@ -188,7 +188,7 @@ def write_pairs(kept: dict[str, list], work: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("package", type=Path, help="unpacked @iconify/json folder")
     parser.add_argument("cache", type=Path, help="folder of bitmaps written by iconset.py")
     parser.add_argument("work", type=Path, help="folder for the training pairs")

@@ -17,6 +17,7 @@ import os
 import random
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -46,7 +47,7 @@ class Model:
     def __init__(self, folder: Path) -> None:
         from transformers import AutoTokenizer, CLIPModel
 
-        self.clip = CLIPModel.from_pretrained(folder, dtype=torch.float32).eval()
+        self.clip: Any = CLIPModel.from_pretrained(folder, dtype=torch.float32).eval()
         self.tokenizer = AutoTokenizer.from_pretrained(folder)
         self.config = json.loads((folder / "preprocessor_config.json").read_text())
 
@@ -113,7 +114,7 @@ def evaluate_task(model: Model, path: Path) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("assets", type=Path, help="folder with iconclip/ and suite/")
     parser.add_argument("--model", type=Path, help="another model folder")
     parser.add_argument("--json", type=Path, help="also write the numbers here")

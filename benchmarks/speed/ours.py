@@ -21,7 +21,7 @@ from shotfit.data.prefetch import Batch, Loading
 from shotfit.data.sources import load_dataset
 from shotfit.data.support_set import SupportSet
 from shotfit.data.task import make_task
-from shotfit.data.transforms import ImageSpec
+from shotfit.data.transforms import CROP_SCALE, ImageSpec
 from shotfit.experiment import Experiment, fit_task
 from shotfit.methods.base import Method
 from shotfit.methods.layernorm import LayerNorm
@@ -56,7 +56,9 @@ class Pixels(SupportSet):
         """The batch, again and again."""
         return itertools.repeat(self.batch)
 
-    def augmented_once(self, batch_size: int = 256, **options: Any) -> Iterator[Batch]:
+    def augmented_once(
+        self, batch_size: int = 256, crop_scale: tuple[float, float] = CROP_SCALE
+    ) -> Iterator[Batch]:
         """The batch, once."""
         return iter([self.batch])
 
@@ -155,7 +157,11 @@ def folder(request: dict[str, Any]) -> Iterator[None]:
     with tempfile.TemporaryDirectory() as place:
         fitted, images = Path(place, "fitted"), Path(place, "images")
         images.mkdir()
-        photos = [example.image for example in _photos(Path(place), request["photos"])]
+        photos = [
+            example.image
+            for example in _photos(Path(place), request["photos"])
+            if isinstance(example.image, Path)
+        ]
         for number in range(request["images"]):
             os.link(photos[number % len(photos)], images / f"{number:06}.jpg")
         # In another process: the peak memory here is to be that of predicting.

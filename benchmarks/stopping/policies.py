@@ -157,7 +157,7 @@ def shipped(records: Sequence[dict]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--results", type=Path, default=Path("results/stopping"))
     parser.add_argument("--write", type=Path, help="page to put the tables into")
     options = parser.parse_args()

@@ -48,7 +48,7 @@ SIGNALS = {"evidence": GradientEvidence, "drift": TextDrift, "fit": TrainingFit}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--tasks", nargs="+", default=list_tasks())
     parser.add_argument("--methods", nargs="+", default=["layernorm", "lora"])
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])

@@ -24,7 +24,9 @@ class Writing(nn.Module):
         return x * self.weight
 
     @torch.jit.export
-    def __getstate__(self) -> tuple[Tensor, str, bool]:
+    def __getstate__(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self,
+    ) -> tuple[Tensor, str, bool]:
         return self.weight, self.path, self.training
 
     @torch.jit.export

@@ -1,9 +1,12 @@
 """Shots, tasks, sources, batches."""
 
+import dataclasses
+import hashlib
 import itertools
 import json
 import random
 import struct
+from pathlib import Path
 from unittest.mock import Mock
 
 import numpy as np
@@ -13,7 +16,7 @@ from conftest import SPEC, make_support, shapes_dataset
 from PIL import Image, ImageOps
 
 from shotfit.data.checks import check_split
-from shotfit.data.dataset import Dataset, Example
+from shotfit.data.dataset import Dataset, Example, Split, select_classes, split_hash
 from shotfit.data.images import open_image
 from shotfit.data.inputs import locate
 from shotfit.data.prefetch import Loading
@@ -328,3 +331,26 @@ def test_a_manifest_of_rubbish_is_data_or_a_data_error(tmp_path, suffix, text, m
         return
     with pytest.raises(DataError, match=message):
         load_dataset("csv", path=str(path))
+
+
+def test_classes_are_selected_with_what_the_source_says():
+    examples = tuple(Example(f"{label}.png", label, Path(f"{label}.png")) for label in (2, 0, 1, 2))
+    source = Dataset("d", ("a", "b", "c"), examples, template="a {} here.", reduced=True)
+    split = select_classes(examples, source, [2, 0])
+    assert split.classnames == ("c", "a")
+    assert [(e.key, e.label, e.image) for e in split.examples] == [
+        ("2.png", 0, Path("2.png")),
+        ("0.png", 1, Path("0.png")),
+        ("2.png", 0, Path("2.png")),
+    ]
+    assert (split.template, split.reduced) == ("a {} here.", True)
+    plain = select_classes(examples, dataclasses.replace(source, reduced=False), [1])
+    assert plain.reduced is False
+
+
+def test_the_hash_of_a_split_stays_what_it_was():
+    """Records of all times are compared by it."""
+    one = Split(("café", "b"), (Example("a/é.png", 0, b""), Example("b.png", 1, b"")))
+    text = r'[[["caf\u00e9", "b"], [["a/\u00e9.png", 0], ["b.png", 1]]]]'
+    assert split_hash(one) == hashlib.sha256(text.encode()).hexdigest()[:12]
+    assert split_hash(one, one) != split_hash(one)

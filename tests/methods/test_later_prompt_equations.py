@@ -10,7 +10,7 @@ import math
 import pytest
 import torch
 from conftest import WordTokenizer, make_backbone, tiny_clip, tiny_siglip
-from plain_clip import LENGTH, tokens, words
+from plain_clip import LENGTH, copies_of_what_trains, same, tokens, words
 from torch.nn import functional as F
 from written_out_clip import PlainCLIP
 
@@ -338,7 +338,7 @@ class Fixed:
 
     classnames = NAMES
 
-    def __len__(self):
+    def __len__(self) -> int:
         return 4
 
     def batches(self, batch_size, **options):
@@ -355,12 +355,6 @@ def build(name, **options):
     return method
 
 
-def same(left, right, tolerance=1e-4):
-    torch.testing.assert_close(
-        left, right, rtol=tolerance, atol=tolerance * right.abs().max().item()
-    )
-
-
 def optimizer(parameters, training):
     """The published one, as torch has it, at a rate at which five updates show."""
     decay = training.weight_decay
@@ -374,13 +368,7 @@ def optimizer(parameters, training):
 def test_five_updates_are_those_of_the_equations(name):
     plain, method = PLAIN[name], build(name)
     model = tiny_clip(**SIZES).requires_grad_(False)
-    own = {key: value for key, value in method.named_parameters() if value.requires_grad}
-    start = plain.start(model)
-    assert set(start) == set(own)
-    for key, value in start.items():
-        if value is not None:
-            same(own[key].detach(), value)
-    mine = {key: value.detach().clone().requires_grad_() for key, value in own.items()}
+    mine = copies_of_what_trains(method, plain.start(model))
     test, _ = batch(99)
 
     def logits(names):
@@ -441,7 +429,7 @@ def test_promptsrc_trains_on_as_if_nothing_were_averaged_and_then_averages():
     (training,) = get_method("promptsrc").published_training(FACTS)
 
     class Epochs(Fixed):
-        def __len__(self):
+        def __len__(self) -> int:
             return 12
 
         def batches(self, batch_size, **options):

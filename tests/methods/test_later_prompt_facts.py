@@ -2,11 +2,12 @@
 schedules, prompts."""
 
 import dataclasses
+from typing import Any
 
 import pytest
 import torch
 from conftest import make_backbone
-from published_shapes import shapes_only, vit_b16, vit_l14
+from published_shapes import shapes_only, trains_and_scores_shapes, vit_b16, vit_l14
 from torch import nn
 
 from shotfit.config import override
@@ -293,13 +294,7 @@ def test_models_train_and_score_on_their_own_device(name):
     text = {"hidden_size": 768, "num_hidden_layers": 2, "num_attention_heads": 12}
     method = get_method(name)(shapes_only(vision, text, 768), published(name, "dtd")[0])
     method.setup(Names)
-    pixels = torch.zeros(2, 3, 224, 224, device="meta")
-    labels = torch.zeros(2, dtype=torch.long, device="meta")
-    method.loss(pixels, labels, Names.classnames).loss.backward()
-    for key, parameter in method.named_parameters():
-        assert (parameter.grad is not None) == parameter.requires_grad, key
-    with torch.no_grad():
-        assert method(pixels, method.encode_classes(Names.classnames)).shape == (2, 2)
+    trains_and_scores_shapes(method, Names.classnames)
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -322,11 +317,12 @@ def test_the_generator_decides_the_start(name):
 
 
 def test_what_starts_alike():
-    space = get_method("mmrl")(make_backbone(vision_blocks=4, text_blocks=4)).space
+    space: Any = get_method("mmrl")(make_backbone(vision_blocks=4, text_blocks=4)).space
     for layers in (space.to_vision, space.to_text):
         assert all(torch.equal(layers[0].weight, layer.weight) for layer in layers)
     method = get_method("mmrl_pp")(make_backbone(vision_blocks=4, text_blocks=4))
-    own, bias = method.space.to_vision.own, method.space.to_vision.bias
+    layers: Any = method.space.to_vision
+    own, bias = layers.own, layers.bias
     assert torch.equal(bias[0], bias[1]) and not torch.equal(own[0].a, own[1].a)
     assert all(part.b.count_nonzero() == 0 for part in own)
     assert max(part.a.abs().max() for part in own) <= 1 / 2

@@ -1,11 +1,18 @@
 """The prompt methods against their equations, written out over transformers' own modules."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 import torch
 from conftest import WordTokenizer, make_backbone, make_support, tiny_clip
-from plain_clip import cosine_logits, image_features, text_features, words
+from plain_clip import (
+    copies_of_what_trains,
+    cosine_logits,
+    image_features,
+    same,
+    text_features,
+    words,
+)
 from torch.nn import functional as F
 
 from shotfit.layers.sinkhorn import transport_plan
@@ -210,10 +217,6 @@ def build(name, facts):
     return method
 
 
-def same(left, right):
-    torch.testing.assert_close(left, right, rtol=1e-4, atol=1e-4 * right.abs().max().item())
-
-
 def sgd(parameters):
     return torch.optim.SGD(parameters, 0.5, momentum=0.9, weight_decay=5e-4)
 
@@ -223,13 +226,7 @@ def test_logits_at_the_start_and_after_five_updates(name):
     plain, facts = PLAIN[name]
     method, model = build(name, facts), tiny_clip()
     model.requires_grad_(False)
-    own = {key: value for key, value in method.named_parameters() if value.requires_grad}
-    start = plain.start(model)
-    assert set(start) == set(own)
-    for key, value in start.items():
-        if value is not None:
-            same(own[key].detach(), value)
-    mine = {key: value.detach().clone().requires_grad_() for key, value in own.items()}
+    mine = copies_of_what_trains(method, plain.start(model))
     test, _ = batch(99)
 
     def logits():
@@ -238,7 +235,8 @@ def test_logits_at_the_start_and_after_five_updates(name):
 
     first = logits()
     same(*first)
-    optimizers = sgd(own.values()), sgd(mine.values())
+    trained = [value for value in method.parameters() if value.requires_grad]
+    optimizers = sgd(trained), sgd(mine.values())
     for step in range(5):
         pixels, labels = batch(step)
         for optimizer in optimizers:
@@ -328,7 +326,8 @@ def test_maple_projections_start_alike():
     kind = get_method("maple")
     method = kind(make_backbone(vision_blocks=4, text_blocks=4))
     assert len(method.deep) == 3, "nine blocks asked for, four there"
-    first, *others = method.deep_projections
+    projections: Any = method.deep_projections
+    first, *others = projections
     assert all(torch.equal(first.weight, other.weight) for other in others)
     assert not torch.equal(first.weight, method.projection.weight)
 

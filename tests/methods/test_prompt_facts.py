@@ -3,7 +3,7 @@
 import pytest
 import torch
 from conftest import VOCABULARY, WordTokenizer, make_backbone
-from published_shapes import vit_b16, vit_l14
+from published_shapes import trains_and_scores_shapes, vit_b16, vit_l14
 
 from shotfit.config import override
 from shotfit.data.benchmark.facts import benchmark_key
@@ -69,13 +69,7 @@ def test_large_models_train_and_score_on_their_own_device(name, monkeypatch):
     facts = TaskFacts("dtd", "all_to_all", shots=4, classes=2, images=8)
     method = kind(vit_l14(), kind.published_config(facts))
     method.setup(Names)
-    pixels = torch.zeros(2, 3, 224, 224, device="meta")
-    labels = torch.zeros(2, dtype=torch.long, device="meta")
-    method.loss(pixels, labels, Names.classnames).loss.backward()
-    for key, parameter in method.named_parameters():
-        assert (parameter.grad is not None) == parameter.requires_grad, key
-    with torch.no_grad():
-        assert method(pixels, method.encode_classes(Names.classnames)).shape == (2, 2)
+    trains_and_scores_shapes(method, Names.classnames)
 
 
 # Base-to-novel, 16 shots: base classes, then the updates of CoOp, CoCoOp, KgCoOp, MaPLe, IVLP.

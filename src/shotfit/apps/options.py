@@ -30,6 +30,13 @@ FewShot = Annotated[
         "as caltech-101."
     ),
 ]
+FirstFraction = Annotated[
+    str | None, typer.Option(help="Share of the first stage, alpha. [default: the method's]")
+]
+Budget = Annotated[
+    str | None,
+    typer.Option(help="published, or shared for M x shots iterations whatever the method."),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
 Int8 = Annotated[

@@ -50,6 +50,9 @@ class _QuickGELU(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
+    # The decorator says less of its parameters than the class that it serves.
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, grad: Tensor
+    ) -> Tensor:
         (x,) = ctx.saved_tensors
         return torch.ops.aten.silu_backward(grad, x * SLOPE)

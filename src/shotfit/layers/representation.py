@@ -102,7 +102,7 @@ class LowRank(nn.Module):
         self.a = nn.Parameter(torch.empty(rows, rank).uniform_(-bound, bound, generator=generator))
         self.b = nn.Parameter(torch.zeros(rank, columns))
 
-    def forward(self, matrix: Tensor) -> Tensor:
+    def added_to(self, matrix: Tensor) -> Tensor:
         """The matrix with its own part added."""
         return matrix + self.a @ self.b
 
@@ -112,7 +112,7 @@ class AlignedProjection(LowRank):
 
     def forward(self, states: Tensor, tower: Any) -> Tensor:
         """(batch, width) to (batch, dim)."""
-        return states @ super().forward(tower.projection.weight.T)
+        return states @ self.added_to(tower.projection.weight.T)
 
 
 class AlignedProjections(nn.Module):
@@ -130,8 +130,8 @@ class AlignedProjections(nn.Module):
 
     def forward(self, tokens: Tensor) -> list[Tensor]:
         """(n, r) to (n, width) for each block."""
-        parts = zip(self.own, self.bias, strict=True)
-        return [F.linear(tokens, own(self.weight), bias) for own, bias in parts]
+        parts: Any = zip(self.own, self.bias, strict=True)
+        return [F.linear(tokens, own.added_to(self.weight), bias) for own, bias in parts]
 
 
 def fused(logits: Pair, alpha: float, rows: Sequence[int]) -> Tensor:

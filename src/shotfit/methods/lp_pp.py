@@ -83,7 +83,7 @@ class LPPlusPlus(Method):
     @torch.no_grad()
     def finish(self, support: SupportSet, validation: SupportSet | None) -> None:
         """Solves; keeps the epoch with the best validation accuracy, of equals the last."""
-        held_out = None
+        held_out = labels = None
         self.selects_on = "nothing"
         if validation is not None and len(validation):
             self.selects_on = "validation shots"
@@ -91,7 +91,7 @@ class LPPlusPlus(Method):
             labels = validation.labels.to(held_out.device)
         best, chosen = -1, None
         for solution in self._descend():
-            if held_out is None:
+            if held_out is None or labels is None:
                 chosen = solution
                 continue
             hits = int((_logits(held_out, self.class_weight, *solution).argmax(1) == labels).sum())

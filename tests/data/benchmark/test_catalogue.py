@@ -79,7 +79,7 @@ def test_missing_images_are_found_before_a_run(replica) -> None:
     dataset.val[0].image.rename(dataset.val[0].image.with_suffix(".JPG"))
     assert dataset.val[0].image in missing_files(dataset)
     (root / "dtd" / "images" / "banded").rename(root / "dtd" / "images" / "Banded")
-    banded = {e.image for e in (*dataset.train, *dataset.val, *dataset.test) if e.label == 0}
+    banded = {Path(e.image) for e in (*dataset.train, *dataset.val, *dataset.test) if e.label == 0}
     assert banded <= set(missing_files(dataset))
 
 

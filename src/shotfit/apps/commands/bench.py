@@ -43,13 +43,8 @@ def bench(
     iters_per_shot: Annotated[
         int | None, typer.Option(help="Iterations per shot, M. [default: 300]")
     ] = None,
-    first_fraction: Annotated[
-        str | None, typer.Option(help="Share of the first stage, alpha. [default: the method's]")
-    ] = None,
-    budget: Annotated[
-        str | None,
-        typer.Option(help="published, or shared for M x shots iterations whatever the method."),
-    ] = None,
+    first_fraction: options.FirstFraction = None,
+    budget: options.Budget = None,
     option: Annotated[
         list[str] | None,
         typer.Option(

@@ -59,13 +59,8 @@ def fit(
             "[default: 300]"
         ),
     ] = None,
-    first_fraction: Annotated[
-        str | None, typer.Option(help="Share of the first stage, alpha. [default: the method's]")
-    ] = None,
-    budget: Annotated[
-        str | None,
-        typer.Option(help="published, or shared for M x shots iterations whatever the method."),
-    ] = None,
+    first_fraction: options.FirstFraction = None,
+    budget: options.Budget = None,
     option: options.MethodOptions = None,
     precision: Annotated[
         str | None,

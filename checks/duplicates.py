@@ -66,8 +66,9 @@ def lines_of(path: Path) -> Iterator[Line]:
     source = path.read_text(encoding="utf-8")
     left_out: set[int] = set()
     for node in ast.walk(ast.parse(source)):
-        is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-        if is_text or isinstance(node, ast.Import | ast.ImportFrom):
+        if not isinstance(node, ast.Expr | ast.Import | ast.ImportFrom):
+            continue
+        if not isinstance(node, ast.Expr) or isinstance(node.value, ast.Constant):
             left_out |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     for number, line in enumerate(source.splitlines(), start=1):
         text = line.strip()

@@ -7,7 +7,7 @@
 `pyproject.toml` names the modules and their tests. mutmut makes every mutant of the functions in
 them, finds the tests that reach each, and forks a process a mutant; it keeps its work in `mutants/`
 and goes on there. The sample is the same for the same code and seed. Results are copied to
-`results/mutation.json`, with a reason beside every survivor that was looked at.
+`results/mutation/sample.json`, with a reason beside every survivor that was looked at.
 """
 
 import argparse
@@ -20,7 +20,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-RESULTS = Path("results/mutation.json")
+RESULTS = Path("results/mutation/sample.json")
 PAGE = Path("docs/mutation.md")
 KILLED, SURVIVED, TIMEOUT, UNTESTED = "killed", "survived", "timeout", "no test"
 # What mutmut keeps of a mutant: the exit code of its tests, or a number of its own.
@@ -118,7 +118,7 @@ def keep(wanted: list[str], total: int, seed: int) -> None:
         for module in sorted({module_of(name) for name in tried})
     }
     values = {"mutants": total, "sample": len(wanted), "seed": seed}
-    RESULTS.parent.mkdir(exist_ok=True)
+    RESULTS.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps({**values, "modules": modules, "survivors": survivors}, indent=1)
     RESULTS.write_text(text + "\n", encoding="utf-8")
 
@@ -140,6 +140,10 @@ def page(values: dict) -> str:
         total.update(counts)
         rows.append(_row(module, Counter(counts)))
     rows.append(_row("**all**", total))
+    tried = sum(total.values())
+    done = "all of these were tried"
+    if tried < values["sample"]:
+        done = f"**only {tried} of these have been tried so far**, module by module in this order"
     survivors = [
         f"- `{module_of(name)}`, {one['reason'] or '**not looked at yet**'}\n"
         f"  ```diff\n{_indented(one['change'])}\n  ```"
@@ -159,8 +163,8 @@ make mutation ARGS="run"    # all of them, some hours of two cores
 ```
 
 The modules are those whose numbers everything else rests on (`[tool.mutmut]` in `pyproject.toml`).
-Of {values["mutants"]} mutants, {values["sample"]} were drawn with seed {values["seed"]}, and
-{sum(total.values())} of them were tried. A timeout counts as noticed: an endless loop fails its
+Of {values["mutants"]} mutants, {values["sample"]} were drawn with seed {values["seed"]}; {done}.
+A timeout counts as noticed: an endless loop fails its
 test. mutmut leaves out functions with a decorator other than `staticmethod` and `classmethod`,
 which here are properties, context managers and `evaluate`, and code outside functions; messages of
 exceptions are left out on purpose.

@@ -24,6 +24,8 @@ def test_the_table_counts_what_no_test_noticed():
     assert "| **all** | 8 | 6 | 2 | 25.0 % |" in page
     assert "- `averages`, the same\n  ```diff\n  - a\n  + b\n  ```" in page
     assert "- `report.tables`, **not looked at yet**" in page
+    assert "all of these were tried" in page
+    assert "only 8 of these" in mutation.page({**VALUES, "sample": 240})
 
 
 def test_a_sample_is_drawn_by_its_seed():

@@ -158,7 +158,7 @@ def pretrained_model(name: str, revision: str | None = None) -> str:
 
     Raises:
         OutsideModelError: when it is only for the user to say that this one is to be used.
-        DataError: for a folder that is no saved classifier.
+        DataError: for a folder that is not a saved classifier.
     """
     folder = find(name, revision)
     return _resolve(folder, read_settings(folder), None)
@@ -191,7 +191,7 @@ def _untrained(method: Method) -> dict[str, torch.Tensor]:
 
 
 def find(name: str, revision: str | None = None) -> Path:
-    """The folder of a saved classifier, downloaded when `name` is none.
+    """The folder of a saved classifier; downloaded when `name` is not a local folder.
 
     Raises:
         DataError: when there is no such folder and no such repository.
@@ -242,7 +242,7 @@ def _check_settings(settings: dict[str, Any], path: Path) -> None:
         raise DataError(f"{path} has classes that have no names.")
     check_names(names)
     if not is_template(settings["template"]):
-        raise DataError(f"{path} has the template {settings['template']!r}, which is none.")
+        raise DataError(f"{path} has the template {settings['template']!r}, which cannot be used.")
     if set(settings["files"]) not in ({WEIGHTS}, {WEIGHTS, SHOTS}):
         raise DataError(f"{path} lists other files than {WEIGHTS} and {SHOTS}.")
     if not settings["stages"] or not all(
@@ -356,7 +356,7 @@ def _checksum(settings: dict[str, Any]) -> str:
 
 
 def _read_classes(folder: Path, expected: str | None) -> dict[str, torch.Tensor] | None:
-    """The saved embeddings; None when there are none, or others than the config knows."""
+    """The saved embeddings; None when they are missing or not those that the config names."""
     try:
         if expected is None or _sha256(file_inside(folder, CLASSES)) != expected:
             return None

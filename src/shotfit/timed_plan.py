@@ -39,7 +39,7 @@ def chosen_recipe(
     the published recipe stands for it.
 
     Raises:
-        UsageError: for an unknown name, more than one of the three, or a time that is none.
+        UsageError: for an unknown name, more than one of the three, or a time that is not one.
     """
     if sum(choice is not None for choice in (method, preset, minutes)) > 1:
         raise UsageError("A method, a preset or a number of minutes says what to do: give one.")

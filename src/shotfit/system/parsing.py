@@ -8,7 +8,7 @@ def parse_json(text: str) -> Any:
     """The value that a JSON text holds.
 
     Raises:
-        ValueError: for what is no JSON, and for lists in lists without an end.
+        ValueError: for text that is not JSON, or is nested without end.
     """
     try:
         return json.loads(text)

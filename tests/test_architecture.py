@@ -37,7 +37,9 @@ ROOMS = """
     experiment
     card
     observers saving bench timed_plan measure known_classes
+    learning
     classifier report
+    estimator
     apps
 """
 # Rooms that see less than all that is below them: what they hold is made from values alone.
@@ -53,13 +55,15 @@ ONLY = {
 # The files and folders inside `data`, likewise from the bottom up.
 DATA = """
     template
-    dataset images image_files
+    images
+    dataset image_files web
     task transforms checks shifts image_hashes
     benchmark
     fewshot_lists prefetch
     decoded
     support_set holdout
     sources
+    python_data
     inputs
 """
 
@@ -71,7 +75,8 @@ OUTSIDE = {
     "transformers": "backbone",
     "huggingface_hub": "backbone saving apps",
     "safetensors": "backbone saving",
-    "numpy": "data evaluation measure classifier report",
+    "numpy": "data evaluation measure classifier estimator report",
+    "sklearn": "estimator",
     "PIL": "data",
     "yaml": "config apps",
     "filelock": "system",

@@ -6,7 +6,8 @@ import random
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -136,20 +137,47 @@ def fit(request: dict[str, Any]) -> Iterator[None]:
 
 def loader(request: dict[str, Any]) -> Iterator[None]:
     """A unit is one augmented batch, with nothing that trains on it."""
-    loading = Loading(memory=request["memory"])
+    # As many threads as the step it is held against.
+    threads = request["threads"]
+    loading = Loading(memory=request["memory"], disk=request.get("disk", 0), workers=threads)
     with tempfile.TemporaryDirectory() as folder:
         if request["task"] is None:
-            split = Split(("photo",), tuple(_photos(Path(folder), request["photos"])))
+            split = photographs(Path(folder), request)
         else:
             split = load_dataset("demo", name=request["task"])
             split = make_task(split, "all_to_all", 4, 1).support
-        spec = ImageSpec(size=SHAPES[request["shape"]].image)
-        with SupportSet(split, spec, random.Random(1), loading) as support:
-            batches = support.batches(request["batch"])
-            support.decode()
+        size = SHAPES[request["shape"]].image
+        scale = (request.get("smallest_crop", CROP_SCALE[0]), 1.0)
+        with SupportSet(
+            split,
+            ImageSpec(size=size, resize=size),
+            random.Random(1),
+            loading,
+            smallest_crop=scale[0],
+        ) as support:
+            batches = support.batches(request["batch"], crop_scale=scale)
+            with warnings.catch_warnings():
+                # That images are decoded anew each time is what some of the cases are about.
+                warnings.simplefilter("ignore", UserWarning)
+                support.decode()
             yield
             for _ in batches:
                 yield
+
+
+def decoding(request: dict[str, Any]) -> Iterator[None]:
+    """A unit is what a fit does once: decoding all photographs."""
+    size = SHAPES[request["shape"]].image
+    spec = ImageSpec(size=size, resize=size)
+    with tempfile.TemporaryDirectory() as folder:
+        split = photographs(Path(folder), request)
+        yield
+        while True:
+            with SupportSet(
+                split, spec, random.Random(1), smallest_crop=request["smallest_crop"]
+            ) as support:
+                support.decode()
+            yield
 
 
 def folder(request: dict[str, Any]) -> Iterator[None]:
@@ -223,21 +251,35 @@ JOBS = {
     "predict": predict,
     "fit": fit,
     "loader": loader,
+    "decoding": decoding,
     "folder": folder,
     "matmul": matmul,
     "copy": copy,
 }
 
 
-def _photos(folder: Path, count: int) -> Iterator[Example]:
-    """JPEGs of the size and compression of a photograph of ImageNet: 500 x 375, about 100 kB."""
+def photographs(folder: Path, request: dict[str, Any]) -> Split:
+    """A class of so many photographs, written into `folder`."""
+    photos = _photos(folder, request["photos"], request.get("sizes", IMAGENET))
+    return Split(("photo",), tuple(photos), reduced=request.get("reduced", False))
+
+
+# A photograph of ImageNet.
+IMAGENET = ((500, 375),)
+
+
+def _photos(
+    folder: Path, count: int, sizes: Sequence[tuple[int, int]] = IMAGENET
+) -> Iterator[Example]:
+    """JPEGs of these sizes in turns, compressed as those of ImageNet: 500 x 375 in some 100 kB."""
     draw = random.Random(0)
     for number in range(count):
         path = folder / f"photo{number}.jpg"
+        size = sizes[number % len(sizes)]
         # Coarse noise, enlarged, and a little fine noise: edges and grain as photographs have.
         coarse = Image.frombytes("RGB", (50, 38), draw.randbytes(50 * 38 * 3))
-        fine = Image.frombytes("RGB", (500, 375), draw.randbytes(500 * 375 * 3))
-        picture = Image.blend(coarse.resize((500, 375), Image.Resampling.BICUBIC), fine, 0.1)
+        fine = Image.frombytes("RGB", size, draw.randbytes(size[0] * size[1] * 3))
+        picture = Image.blend(coarse.resize(size, Image.Resampling.BICUBIC), fine, 0.1)
         picture.save(path, quality=90)
         yield Example(path.name, 0, path)
 

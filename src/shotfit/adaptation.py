@@ -1,7 +1,7 @@
 """A recipe carried out: stage after stage, from a backbone and a support set to a method."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
@@ -11,7 +11,7 @@ from shotfit.errors import UsageError
 from shotfit.methods import get_method
 from shotfit.methods.base import Method
 from shotfit.methods.linear import LinearClassifier
-from shotfit.methods.published import TaskFacts
+from shotfit.methods.published import TaskFacts, TrainConfig
 from shotfit.pace import Deadline
 from shotfit.plan import plan
 from shotfit.recipe import Recipe
@@ -31,12 +31,14 @@ def adapt(
     validation: SupportSet | None = None,
     generator: torch.Generator | None = None,
     observe: Observe | None = None,
+    interrupted: Callable[[], bool] | None = None,
     deadline: Deadline | None = None,
 ) -> Method:
     """The method that the stages of `recipe` make of `backbone`, in evaluation mode.
 
     The backbone is changed and belongs to the method from then on. Test data has no way in. A
-    `deadline` ends a stage before its last update when it says so.
+    `deadline` ends a stage before its last update when it says so. When it is `interrupted`, which
+    is asked after every update, what is there is the method.
 
     Raises:
         UsageError: for a recipe that makes no sense (see `plan`).
@@ -49,6 +51,7 @@ def adapt(
         share = rule.fraction(_first_stage(recipe, facts, backbone, support))
         recipe = dataclasses.replace(recipe, first_fraction=share)
     method: Method | None = None
+    stopped = False
     for number in range(len(plan(recipe, facts))):
         if deadline is not None:
             deadline.begin()
@@ -62,22 +65,34 @@ def adapt(
         else:
             method = LinearClassifier(method, config)
         method.setup(support)
-        for number_of_round, training in enumerate(trainings):
-            method.begin_round(number_of_round)
-            for step in train(method, support, training):
-                if observe is not None:
-                    observe(method, number, step)
-                if rule is not None and number == 0 and rule.stop(method, step):
-                    share *= (step.iteration + 0.5) / step.total
-                    recipe = dataclasses.replace(recipe, first_fraction=share)
-                    break
-                if deadline is not None and deadline.reached(number, step.iteration / step.total):
-                    break
+        for step in _updates(method, support, trainings):
+            if observe is not None:
+                observe(method, number, step)
+            stopped = interrupted is not None and interrupted()
+            if stopped:
+                break
+            if rule is not None and number == 0 and rule.stop(method, step):
+                share *= (step.iteration + 0.5) / step.total
+                recipe = dataclasses.replace(recipe, first_fraction=share)
+                break
+            if deadline is not None and deadline.reached(number, step.iteration / step.total):
+                break
         method.eval()
         with torch.no_grad():
             method.finish(support, validation)
+        if stopped:
+            break
     assert method is not None
     return method
+
+
+def _updates(
+    method: Method, support: SupportSet, trainings: Sequence[TrainConfig]
+) -> Iterator[TrainStep]:
+    """The updates of a stage, round after round."""
+    for number, training in enumerate(trainings):
+        method.begin_round(number)
+        yield from train(method, support, training)
 
 
 def _first_stage(

@@ -6,7 +6,13 @@ from pathlib import Path
 from shotfit.experiment import Experiment
 
 
-def model_card(experiment: Experiment, classes: Sequence[str], metrics: Mapping[str, float]) -> str:
+def model_card(
+    experiment: Experiment,
+    classes: Sequence[str],
+    metrics: Mapping[str, float],
+    *,
+    unfinished: bool = False,
+) -> str:
     """The README of a saved classifier that answers with these classes."""
     stages = " then ".join(stage.method for stage in experiment.recipe.stages)
     lines = "\n".join(f"| {key} | {value:.2f} |" for key, value in metrics.items())
@@ -16,6 +22,8 @@ def model_card(experiment: Experiment, classes: Sequence[str], metrics: Mapping[
     learned = f" of `{data}`" if data else ""
     if experiment.setting == "base_to_novel":
         learned += ", trained on the first half of its classes"
+    if unfinished:
+        learned += "; **unfinished**: the fit was interrupted, and this is what was there then"
     shown = ", ".join(classes[:50])
     rest = len(classes) - 50
     more = f" and {rest} more" if rest > 0 else ""

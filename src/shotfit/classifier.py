@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import time
 import warnings
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -13,7 +12,6 @@ import torch
 from torch import Tensor
 
 from shotfit import measure, saving
-from shotfit.adaptation import Observe
 from shotfit.backbone.int8 import quantize
 from shotfit.classes import ClassList
 from shotfit.config import from_dict
@@ -21,21 +19,22 @@ from shotfit.data.checks import check_names
 from shotfit.data.dataset import Dataset
 from shotfit.data.image_hashes import hashes_as_tensors, hashes_of_tensors
 from shotfit.data.images import ImageSource
-from shotfit.data.inputs import Images, as_dataset, place_of, single_images
-from shotfit.data.prefetch import Loading, memory_bytes
+from shotfit.data.inputs import as_dataset
+from shotfit.data.prefetch import Loading
+from shotfit.data.python_data import images_of
 from shotfit.data.task import Task
 from shotfit.errors import UsageError
 from shotfit.evaluation.evaluation import Evaluation
 from shotfit.evaluation.inference import PredictedBatch, predict_batches
-from shotfit.experiment import Experiment, pick_device, task_of
+from shotfit.experiment import Experiment
 from shotfit.known_classes import KnownClasses
+from shotfit.learning import Learner
 from shotfit.methods.base import ClassEmbeddings, Method
 from shotfit.recipe import Recipe
 from shotfit.records import Record
-from shotfit.timed_plan import chosen_recipe, run_in
 
 
-class FewShotClassifier:
+class FewShotClassifier(Learner):
     """An image classifier tuned from a few labelled images per class.
 
     It answers with the names of its classes: those it was trained on and those added by name. One
@@ -60,55 +59,19 @@ class FewShotClassifier:
         Raises:
             UsageError: for an unknown method or preset, and for more than one of the three.
         """
-        self.device = pick_device(device)
-        self.minutes = minutes
-        recipe = chosen_recipe(method, preset, minutes, self.device)
-        # Of what data and how many shots, `fit` will say.
-        self.experiment = Experiment("", {}, "all_to_all", None, seed, backbone, revision, recipe)
-        self.metrics: dict[str, float] = {}
+        super().__init__(
+            backbone,
+            method,
+            preset=preset,
+            minutes=minutes,
+            seed=seed,
+            revision=revision,
+            device=device,
+        )
         self.provenance: dict[str, bytes] = {}
         self.trained_images: frozenset[bytes] | None = None
         self._known: KnownClasses | None = None
         self._int8 = False
-
-    # Learning
-
-    def fit(
-        self,
-        data: str | Path | Dataset | Sequence[tuple[ImageSource, str]],
-        shots: int | None = None,
-        *,
-        observe: Observe | None = None,
-        image_memory: int | str = Loading.memory,
-        image_disk: int | str = Loading.disk,
-        full_size: bool = False,
-    ) -> "FewShotClassifier":
-        """Learns from a folder, a manifest, an embedded task, a dataset, or (image, name) pairs.
-
-        `shots` images of each class are drawn; None takes all. `observe` is called after every
-        update with the method, the stage and the step. Afterwards, `metrics` are those of the
-        dataset's test images, if it has any. Every image is decoded once, at the nearest
-        reduction that its training crops need (`full_size` for the published crops of the whole
-        image), and kept: up to `image_memory` in memory, in bytes or as "500MB", then up to
-        `image_disk` in a temporary file.
-
-        Raises:
-            DataError: for images or class names that cannot be used.
-            UsageError: for a budget that is not an amount of memory.
-        """
-        started = time.monotonic()
-        loading = Loading(memory=memory_bytes(image_memory), disk=memory_bytes(image_disk))
-        dataset = dataclasses.replace(as_dataset(data), reduced=not full_size)
-        source, options = place_of(data, dataset)
-        experiment = dataclasses.replace(
-            self.experiment, source=source, data=options, setting="all_to_all", shots=shots
-        )
-        how: Any = {"observe": observe, "device": str(self.device), "loading": loading}
-        record, method = run_in(self.minutes, experiment, dataset, started=started, **how)
-        self.take(method, record, task=task_of(experiment, dataset))
-        if dataset.test:
-            self.note(record, self.evaluate(dataset, zero_shot=False))
-        return self
 
     def take(
         self,
@@ -138,6 +101,11 @@ class FewShotClassifier:
         self.metrics = dict(record.metrics)
         self.provenance = saving.provenance_of(record)
         return record
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether its fit was interrupted, and it is what was there then."""
+        return saving.is_unfinished(self.provenance)
 
     def quantize(self) -> "FewShotClassifier":
         """Rounds the linear layers of the image tower to 8 bits: faster on a CPU, for good.
@@ -217,26 +185,34 @@ class FewShotClassifier:
 
     # Predicting
 
-    def predict(self, images: Images, classnames: Sequence[str] | None = None) -> Any:
+    def predict(
+        self, images: Any, classnames: Sequence[str] | None = None, *, fetch_urls: bool = False
+    ) -> Any:
         """The most likely class name of each image; with `classnames`, among those instead.
 
+        `images` is one image, a folder or pattern, or what holds images: a list, an array (n, h, w,
+        3), a generator, a data frame or dataset (`python_data`). An image is a path, bytes, a file
+        object, a PIL image or an array; addresses on the web are fetched only with `fetch_urls`.
+
         Raises:
-            DataError: for an image that cannot be read.
+            DataError: for an image that cannot be read. UsageError: for what holds no images.
         """
         names = self.classes if classnames is None else tuple(classnames)
-        paths, single = single_images(images)
+        found, single = images_of(images, fetch_urls=fetch_urls)
         answers = [
             names[index]
-            for logits in self.iter_logits(paths, classnames)
+            for logits in self.iter_logits(found, classnames)
             for index in logits.argmax(dim=-1).tolist()
         ]
         return answers[0] if single else answers
 
-    def predict_proba(self, images: Images, classnames: Sequence[str] | None = None) -> np.ndarray:
+    def predict_proba(
+        self, images: Any, classnames: Sequence[str] | None = None, *, fetch_urls: bool = False
+    ) -> np.ndarray:
         """Softmax probabilities, float32 (images, classes), or (classes,) for a single image."""
-        paths, single = single_images(images)
+        found, single = images_of(images, fetch_urls=fetch_urls)
         classes = len(self.classes if classnames is None else classnames)
-        batches = [logits.softmax(dim=-1) for logits in self.iter_logits(paths, classnames)]
+        batches = [logits.softmax(dim=-1) for logits in self.iter_logits(found, classnames)]
         probabilities = torch.cat([torch.empty(0, classes), *batches]).numpy()
         return probabilities[0] if single else probabilities
 

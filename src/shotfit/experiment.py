@@ -9,6 +9,7 @@ import platform
 import random
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,10 @@ from shotfit.recipe import Recipe, two_stage
 from shotfit.records import Record
 from shotfit.system.memory import peak_memory_bytes, reset_peak_memory, reused_memory
 from shotfit.training.loop import TrainStep
+
+Announce = Callable[[str, int, int], None]
+"""Called before training, with the name of a phase, how much of it is done, and of how much (0 is
+not known)."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +89,8 @@ def run(
     dataset: Dataset | None = None,
     backbone: Backbone | None = None,
     observe: Observe | None = None,
+    announce: Announce | None = None,
+    interrupted: Callable[[], bool] | None = None,
     device: str | None = None,
     loading: Loading | None = None,
     deadline: Deadline | None = None,
@@ -94,7 +101,8 @@ def run(
     `dataset` and `backbone` may be given when already loaded; a backbone is used up by the run.
     `loading` says what reading images may cost; it changes no number. A `deadline` may end stages
     early, as it does in `adapt`. Without `measured`, the test images are left to the caller, and
-    the record has no metrics.
+    the record has no metrics; a run that was `interrupted` gives what is there, which is not
+    measured, and its record says so.
 
     Raises:
         UsageError, DataError: for a config or data that cannot be used.
@@ -115,18 +123,25 @@ def run(
         task,
         backbone=backbone,
         observe=watch,
+        announce=announce,
+        interrupted=interrupted,
         device=device,
         loading=loading,
         deadline=deadline,
     )
     fitted, working = time.perf_counter(), time.process_time()
+    stopped = interrupted is not None and interrupted()
+    measured = measured and not stopped
     measurable = measured and all(split.examples for split in task.tests.values())
+    if measurable and announce is not None:
+        images = sum(len(split.examples) for split in task.tests.values())
+        announce(f"evaluating {images:,} test images", 0, 0)
     metrics = evaluate(method, task.tests) if measurable else {}
     record = Record(
         id=experiment.id,
         experiment=experiment.plain(),
         dataset=dataset.name,
-        status="done",
+        status="interrupted" if stopped else "done",
         metrics=metrics,
         curve=log.curve(),
         # Without a step, what `prepare` and `finish` have solved for.
@@ -178,12 +193,16 @@ def fit_task(
     *,
     backbone: Backbone | None = None,
     observe: Observe | None = None,
+    announce: Announce | None = None,
+    interrupted: Callable[[], bool] | None = None,
     device: str | None = None,
     loading: Loading | None = None,
     deadline: Deadline | None = None,
 ) -> Method:
     """The method that an experiment's recipe makes of its backbone on a task's support set."""
     check_split(task.support)
+    announce = announce or (lambda phase, done, total: None)
+    announce(f"loading {experiment.backbone}", 0, 0)
     backbone = backbone or Backbone.from_pretrained(experiment.backbone, experiment.revision)
     backbone = backbone.to(pick_device(device))
     seed = experiment.seed
@@ -192,7 +211,7 @@ def fit_task(
         support_set(task.support, backbone, seed, loading, crop) as support,
         support_set(task.validation, backbone, seed + 1, loading, crop) as validation,
     ):
-        support.decode()
+        support.decode(lambda done: announce("decoding images", done, len(support)))
         return adapt(
             backbone,
             support,
@@ -201,6 +220,7 @@ def fit_task(
             validation=validation,
             generator=torch.Generator().manual_seed(seed),
             observe=observe,
+            interrupted=interrupted,
             deadline=deadline,
         )
 

@@ -242,7 +242,7 @@ def _fitted_anew(classifier: "FewShotClassifier", data: Dataset) -> "FewShotClas
         revision=experiment.revision,
         device=str(classifier.device),
     )
-    return fresh.fit(data)
+    return fresh.fit(data, verbose=False)
 
 
 def _training(found: Candidates, names: tuple[str, ...], template: str) -> Dataset:

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -148,7 +149,7 @@ def load(
         classes=ClassList(*(tuple(settings[key]) for key in CLASS_KEYS)),
         metrics=settings["metrics"],
         embeds=_read_classes(folder, settings.get("classes")),
-        provenance=_read_provenance(folder),
+        provenance=read_provenance(folder),
         shots=_read_tensors(folder, SHOTS) if SHOTS in settings["files"] else {},
     )
 
@@ -313,18 +314,29 @@ def _write(fitted: Fitted, folder: Path, reference: Reference, *, own: bool) -> 
     settings["checksum"] = _checksum(settings)
     text = json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
     (folder / CONFIG).write_text(text, encoding="utf-8")
-    card = model_card(fitted.experiment, fitted.classes.names, fitted.metrics)
+    unfinished = is_unfinished(fitted.provenance)
+    card = model_card(
+        fitted.experiment, fitted.classes.names, fitted.metrics, unfinished=unfinished
+    )
     (folder / CARD).write_text(card, encoding="utf-8")
     for name, content in fitted.provenance.items():
         (folder / name).write_bytes(content)
 
 
-def _read_provenance(folder: Path) -> dict[str, bytes]:
+def read_provenance(folder: Path) -> dict[str, bytes]:
+    """The record and the options that lie in a saved folder, as they are."""
     found = {}
     for name in (RECORD, OPTIONS):
         with contextlib.suppress(FileNotFoundError):
             found[name] = file_inside(folder, name).read_bytes()
     return found
+
+
+def is_unfinished(provenance: Mapping[str, bytes]) -> bool:
+    """Whether the record among these files is that of an interrupted fit."""
+    with contextlib.suppress(ValueError, AttributeError):
+        return json.loads(provenance.get(RECORD, b"{}")).get("status") == "interrupted"
+    return False
 
 
 def _keep_other_files(before: Path, made: Path) -> None:

@@ -7,26 +7,20 @@ from typing import NamedTuple
 
 import torch
 
-from shotfit.adaptation import Observe
 from shotfit.backbone import Backbone
 from shotfit.data.checks import check_split
-from shotfit.data.dataset import Dataset
 from shotfit.data.prefetch import Loading
 from shotfit.data.task import Task
 from shotfit.errors import UsageError
 from shotfit.experiment import (
     Experiment,
     pick_device,
-    run,
     support_set,
     task_facts,
-    task_of,
 )
-from shotfit.methods.base import Method
 from shotfit.pace import Deadline, expected_seconds, measure_pace, strongest_within
 from shotfit.presets import PRESETS, get_preset
 from shotfit.recipe import Recipe, named_recipe
-from shotfit.records import Record
 
 
 def chosen_recipe(
@@ -100,41 +94,6 @@ def timed_plan(
     chosen = dataclasses.replace(experiment, recipe=choice.recipe)
     deadline = Deadline(ends, choice.seconds)
     return TimedPlan(chosen, choice.preset.name, backbone, choice.seconds, deadline)
-
-
-def run_in(
-    minutes: float | None,
-    experiment: Experiment,
-    dataset: Dataset,
-    *,
-    started: float,
-    observe: Observe | None = None,
-    device: str | None = None,
-    loading: Loading | None = None,
-) -> tuple[Record, Method]:
-    """What `run` does; where there are `minutes`, with the preset that fits into them, counted from
-    `started`; the test images are left to the caller."""
-    backbone = deadline = None
-    if minutes is not None:
-        planned = timed_plan(
-            experiment,
-            task_of(experiment, dataset),
-            minutes=minutes,
-            started=started,
-            device=device,
-            loading=loading,
-        )
-        experiment, backbone, deadline = planned.experiment, planned.backbone, planned.deadline
-    return run(
-        experiment,
-        dataset=dataset,
-        backbone=backbone,
-        observe=observe,
-        device=device,
-        loading=loading,
-        deadline=deadline,
-        measured=False,
-    )
 
 
 def duration(seconds: float) -> str:

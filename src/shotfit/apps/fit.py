@@ -5,7 +5,7 @@ import math
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from shotfit.adaptation import Observe
 from shotfit.apps.evaluation import show_evaluation, write_predictions
@@ -21,7 +21,9 @@ from shotfit.methods.base import Method
 from shotfit.observers.counting import counting
 from shotfit.observers.profiling import Profile
 from shotfit.observers.progress import fit_progress
+from shotfit.records import Record
 from shotfit.saving import EVALUATION, PREDICTIONS, check_target
+from shotfit.system.interrupts import Interrupt, noticed_interrupt
 from shotfit.timed_plan import timed_plan
 from shotfit.training.execution import determinism
 from shotfit.training.loop import TrainStep
@@ -60,9 +62,17 @@ def fit_and_save(
     quiet: bool,
     profile: bool = False,
     keep_predictions: bool = False,
+    on_interrupt: Literal["keep", "discard"] | None = None,
 ) -> Fit:
     """Fits, saves, and measures where there are images to spare for it, as `predict` answers. With
-    `timing` the plan is timed and printed before it starts."""
+    `timing` the plan is timed and printed before it starts.
+
+    Ctrl-C, pressed once, ends the update; what is there is saved as unfinished, or not, as
+    `on_interrupt` says. On a terminal None asks, elsewhere it keeps.
+
+    Raises:
+        KeyboardInterrupt: when it was interrupted and nothing is kept.
+    """
     check_target(out)
     dataset = load_dataset(experiment.source, root=root, **experiment.data)
     if experiment.fewshot is None:
@@ -86,15 +96,17 @@ def fit_and_save(
     recording = Profile(stages) if profile else None
     with (
         determinism(deterministic),
+        noticed_interrupt() as interrupt,
         fit_progress(stages, quiet=quiet) as progress,
     ):
-        observe = _both(progress, recording)
         record, method = run(
             experiment,
             dataset=dataset,
             root=root,
             backbone=backbone,
-            observe=observe,
+            observe=_both(progress.observe, recording, interrupt),
+            announce=progress.announce,
+            interrupted=lambda: interrupt.pressed,
             device=device,
             loading=loading,
             deadline=deadline,
@@ -102,11 +114,16 @@ def fit_and_save(
         )
     if recording is not None:
         recording.finish()
+    stopped = record.status == "interrupted"
+    if stopped and not _keeps(on_interrupt, record):
+        raise KeyboardInterrupt
     classifier = FewShotClassifier(device=device)
     classifier.take(method, record, task=task_of(experiment, dataset, root))
     # Before it is measured, so that nothing is lost whatever becomes of that.
     folder = classifier.save_pretrained(out)
-    evaluation = _measured(classifier, dataset, quiet) if dataset.test else None
+    evaluation = None
+    if dataset.test and not stopped:
+        evaluation = _measured(classifier, dataset, quiet)
     if evaluation is not None:
         record = classifier.note(record, evaluation)
         classifier.save_pretrained(out)
@@ -132,8 +149,9 @@ def show_fit(found: Fit, timing: Timing | None) -> None:
     counts = " then ".join(f"{count:,}" for count in record["trainable_parameters"]) or "0"
     seconds = record["cost"]["seconds"]
     foreseen = "" if timing is None else f", foreseen {timing.expected:.1f} s"
+    what = "Unfinished, interrupted after" if record["status"] == "interrupted" else "Fitted in"
     made = f"({counts} trained parameters), saved in {found.folder}"
-    print(f"Fitted in {seconds:.1f} s{foreseen} {made}")
+    print(f"{what} {seconds:.1f} s{foreseen} {made}")
     if found.profile is not None:
         print(f"\n{found.profile.table()}")
 
@@ -144,13 +162,22 @@ def _measured(classifier: FewShotClassifier, dataset: Dataset, quiet: bool) -> E
         return classifier.evaluate(dataset, as_novel=novel, watch=watch)
 
 
-def _both(progress: Observe | None, recording: Profile | None) -> Observe | None:
-    if recording is None:
-        return progress
+def _keeps(on_interrupt: Literal["keep", "discard"] | None, record: Record) -> bool:
+    """Whether what an interrupted fit has learned is saved: as was said, or asked on a terminal."""
+    if on_interrupt is not None or not sys.stdin.isatty():
+        return on_interrupt != "discard"
+    updates = int(record.cost["iterations"])
+    print(
+        f"\nInterrupted after {updates:,} updates. Save what is there? [Y/n] ", end="", flush=True
+    )
+    return not sys.stdin.readline().strip().lower().startswith("n")
 
+
+def _both(progress: Observe, recording: Profile | None, interrupt: Interrupt) -> Observe:
     def observe(method: Method, stage: int, step: TrainStep) -> None:
-        recording(method, stage, step)
-        if progress is not None:
-            progress(method, stage, step)
+        interrupt.armed = True
+        if recording is not None:
+            recording(method, stage, step)
+        progress(method, stage, step)
 
     return observe

@@ -56,14 +56,14 @@ def dynamics_study(
         dataset = load_dataset(first.source, root=surroundings.root, **first.data)
         curves = []
         for experiment in group:
-            with fit_progress([name], quiet=surroundings.quiet) as observe:
+            with fit_progress([name], quiet=surroundings.quiet) as progress:
                 curve, _ = load_or_trace(
                     experiment,
                     every,
                     surroundings.results,
                     dataset=dataset,
                     device=surroundings.device,
-                    observe=observe,
+                    observe=progress.observe,
                 )
             curves.append(curve)
         methods.setdefault(name, []).extend(curves)

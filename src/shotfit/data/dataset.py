@@ -8,10 +8,8 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from PIL.Image import Image
-
+from shotfit.data.images import ImageSource
 from shotfit.data.template import TEMPLATE
 
 
@@ -20,12 +18,12 @@ class Example:
     """One labelled image.
 
     `key` names the image within its dataset (a relative path) and is what split files list;
-    `image` is where the pixels are: a file, the bytes of a file, or a decoded picture.
+    `image` is where the pixels are, such as a file, its bytes, or a decoded picture.
     """
 
     key: str
     label: int
-    image: Path | bytes | Image = field(compare=False, repr=False)
+    image: ImageSource = field(compare=False, repr=False)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from shotfit.data.images import is_address
 from shotfit.errors import DataError
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
@@ -60,6 +61,8 @@ def check_named_files(places: Sequence[str | Path]) -> None:
 
 
 def _kind(where: str | Path) -> str:
+    if is_address(where):
+        return "file"
     path = Path(where).expanduser()
     if path.is_dir():
         return "folder"

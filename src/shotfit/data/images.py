@@ -2,6 +2,7 @@
 
 import io
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -27,13 +28,16 @@ TURNS = {
 }
 """How an image is made upright, by its EXIF orientation."""
 
-ImageSource = str | Path | bytes | Image.Image | np.ndarray
+ImageSource = str | Path | bytes | Image.Image | np.ndarray | Callable[[], "ImageSource"]
+"""Where pixels are: a file, a file's content, a picture, an array, or a function that gives one."""
 
 
 def open_image(
     source: ImageSource, name: str | None = None, *, enough: int | None = None
 ) -> Image.Image:
     """An upright RGB image from a file, bytes, a PIL image or a uint8 array (height, width[, 3]).
+
+    A function is called for any of these. An address on the web is not fetched.
 
     EXIF orientation is applied; where the EXIF is damaged, the image is taken as it lies, as
     viewers do. Transparency is laid over white, as transformers' image processors
@@ -46,6 +50,10 @@ def open_image(
         UsageError: for an object that is not an image.
     """
     name = name or (str(source) if isinstance(source, str | Path) else "the given image")
+    if is_address(source):
+        raise DataError(f"{name} is on the web: download it, or allow it with fetch_urls=True.")
+    if callable(source):
+        return open_image(source(), name, enough=enough)
     try:
         if isinstance(source, Image.Image):
             image = source
@@ -87,6 +95,11 @@ def open_image(
         # On a damaged file Pillow's decoders raise whatever they run into.
         why = str(error) or type(error).__name__
         raise DataError(f"{name} cannot be read as an image: {why}.") from error
+
+
+def is_address(source: object) -> bool:
+    """Whether it is an address on the web."""
+    return isinstance(source, str) and source.startswith(("http://", "https://"))
 
 
 def _content(path: Path) -> bytes:
@@ -137,11 +150,21 @@ def _to_rgb(image: Image.Image) -> Image.Image:
 
 
 def _from_array(array: np.ndarray) -> Image.Image:
+    if array.ndim == 3 and array.shape[2] == 1:
+        array = array[:, :, 0]
     gray = array.ndim == 2
     color = array.ndim == 3 and array.shape[2] in (3, 4)
     if array.dtype != np.uint8 or not (gray or color):
         raise UsageError(
             "An image array must be uint8 of shape (height, width) or (height, width, 3), "
-            f"got {array.dtype} of shape {array.shape}."
+            f"got {array.dtype} of shape {array.shape}." + _remedy(array)
         )
     return Image.fromarray(array)
+
+
+def _remedy(array: np.ndarray) -> str:
+    if array.ndim == 3 and array.shape[0] in (1, 3):
+        return " It has its channels first: array.transpose(1, 2, 0)."
+    if array.dtype.kind == "f":
+        return " Of values from 0 to 1: (255 * array).round().astype('uint8')."
+    return ""

@@ -1,33 +1,18 @@
-"""What a user may give as data: a name, a place, or the images themselves."""
+"""What a user may give as data: a name, a place, or what Python has at hand."""
 
 import difflib
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from shotfit.data.benchmark.facts import benchmarks, find_benchmark
-from shotfit.data.dataset import Dataset, Example
-from shotfit.data.image_files import list_images
-from shotfit.data.images import ImageSource, open_image
+from shotfit.data.dataset import Dataset
+from shotfit.data.python_data import Naming, labelled_images
 from shotfit.data.sources import load_dataset
 from shotfit.data.sources.demo import is_task, list_tasks
 from shotfit.errors import DataError, UsageError
 
-Images = ImageSource | Sequence[ImageSource]
-"""What may be predicted: an image, several, or the name of a file, folder or pattern."""
-
 SourceOptions = tuple[str, dict[str, Any]]
 """A source and what its `load` takes."""
-
-
-def single_images(images: Images) -> tuple[list[ImageSource], bool]:
-    """The single images that are meant, and whether one image was given as such."""
-    if isinstance(images, str | Path):
-        found = list_images(images)
-        return (list(found), False) if found is not None else ([images], True)
-    if isinstance(images, Sequence) and not isinstance(images, bytes):
-        return list(images), False
-    return [images], True
 
 
 def known_names() -> list[str]:
@@ -79,25 +64,19 @@ def place_of(data: Any, dataset: Dataset) -> SourceOptions:
 
 
 def as_dataset(
-    data: str | Path | Dataset | Sequence[tuple[ImageSource, str]], root: str | None = None
+    data: Any, labels: Any = None, *, naming: Naming | None = None, root: str | None = None
 ) -> Dataset:
-    """What `fit` and `evaluate` accept, as a dataset.
+    """What `fit` and `evaluate` accept, as a dataset: `python_data.LABELLED` says what that is.
 
     Raises:
         DataError: when it cannot be found or read.
+        UsageError: for what is none of these.
     """
-    if isinstance(data, Dataset):
-        return data
-    if isinstance(data, str | Path):
+    if isinstance(data, str | Path) and labels is None:
         source, options = locate(str(data))
-        return load_dataset(source, root=root, **options)
-    pairs = list(data)
-    if not pairs:
-        raise DataError("There are no images to learn from.")
-    names = tuple(dict.fromkeys(name for _, name in pairs))
-    label = {name: index for index, name in enumerate(names)}
-    examples = tuple(
-        Example(str(number), label[name], open_image(image, f"image {number}"))
-        for number, (image, name) in enumerate(pairs)
-    )
-    return Dataset("images", names, examples)
+        data = load_dataset(source, root=root, **options)
+    if isinstance(data, Dataset):
+        if labels is not None or naming not in (None, Naming()):
+            raise UsageError("A folder, a manifest or a task has labels and names of its own.")
+        return data
+    return labelled_images(data, labels, naming)

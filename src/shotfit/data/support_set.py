@@ -76,13 +76,17 @@ class SupportSet:
         made.images = self.images
         return made
 
-    def decode(self) -> None:
+    def decode(self, done: Callable[[int], None] | None = None) -> None:
         """Opens every image before a run, not during it, and keeps what fits.
+
+        `done` is told how many have been opened.
 
         Raises:
             DataError: naming the first file that cannot be used.
         """
-        self._measure(range(len(self)))
+        for number in self._measured(range(len(self))):
+            if done is not None:
+                done(number)
         left = sum(not self.images.is_cached(example) for example in self.split.examples)
         if left:
             warnings.warn(
@@ -170,7 +174,8 @@ class SupportSet:
     ) -> Batch:
         # Of smaller crops, a reduced image would not have the pixels.
         assert not self.split.reduced or crop_scale[0] >= self.smallest_crop
-        self._measure(chosen)
+        for _ in self._measured(chosen):
+            pass
         crops = [draw_crop(self._size(index), stream, crop_scale) for index in chosen]
         return self._batch(chosen, crops)
 
@@ -188,13 +193,13 @@ class SupportSet:
         labels = torch.tensor([example.label for example in examples])
         return pixels, labels.pin_memory() if self.loading.pin_memory else labels
 
-    def _measure(self, chosen: Sequence[int]) -> None:
-        """Decodes what has never been; only then is a size known, upright and perhaps reduced."""
+    def _measured(self, chosen: Sequence[int]) -> Iterator[int]:
+        """Decodes what has never been; only then is a size known, upright and perhaps reduced. How
+        many there are so far."""
         examples = self.split.examples
         unknown = [index for index in chosen if self.images.size(examples[index]) is None]
         # Sizes, not images, come back from the threads: what is not kept must not pile up.
-        for _ in self._threads().map(self._size, unknown):
-            pass
+        yield from (n for n, _ in enumerate(self._threads().map(self._size, unknown), 1))
 
     def _size(self, index: int) -> tuple[int, int]:
         example = self.split.examples[index]

@@ -1,14 +1,15 @@
-"""Progress of a fit: a bar on a terminal, a plain line now and then elsewhere."""
+"""Progress of a fit: bars on a terminal and in a notebook, a plain line now and then elsewhere."""
 
+import importlib.util
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from shotfit.adaptation import Observe
 from shotfit.methods.base import Method
 from shotfit.training.loop import TrainStep
 
@@ -16,75 +17,120 @@ from shotfit.training.loop import TrainStep
 PLAIN_INTERVAL = 10.0
 
 
+class FitProgress(Protocol):
+    """What shows a fit: its phases before training, and its updates."""
+
+    def announce(self, phase: str, done: int, total: int) -> None:
+        """Shows a phase, and how much of it is done; a total of 0 is not known."""
+        ...
+
+    def observe(self, method: Method, stage: int, step: TrainStep) -> None:
+        """Shows an update."""
+        ...
+
+
 @contextmanager
-def fit_progress(stages: list[str], *, quiet: bool = False) -> Iterator[Observe | None]:
-    """An observer for `adapt` that shows loss, batch accuracy and time left on standard error."""
+def fit_progress(stages: list[str], *, quiet: bool = False) -> Iterator[FitProgress]:
+    """Shows phases, and loss, batch accuracy and time left of the stages, on standard error."""
+    console = Console(stderr=True)
     if quiet:
-        yield None
-    elif Console(stderr=True).is_terminal:
-        with _bars() as bars:
-            yield _BarObserver(bars, stages)
+        yield _Silence()
+    elif console.is_terminal or _has_widgets(console):
+        with _bars(console) as bars:
+            yield _Bars(bars, stages)
     else:
-        yield _PlainObserver(stages)
+        yield _Lines(stages)
 
 
-def _bars() -> Progress:
+def _has_widgets(console: Console) -> bool:
+    """Whether this is a notebook that can show a bar that moves."""
+    return console.is_jupyter and importlib.util.find_spec("ipywidgets") is not None
+
+
+def _bars(console: Console) -> Progress:
     return Progress(
         TextColumn("{task.description:<22}"),
         BarColumn(bar_width=30),
         MofNCompleteColumn(),
-        TextColumn("loss {task.fields[loss]:6.3f}  accuracy {task.fields[accuracy]:5.1f} %"),
+        TextColumn("{task.fields[words]}"),
         TimeRemainingColumn(compact=True),
-        console=Console(stderr=True),
+        console=console,
         refresh_per_second=5,
     )
 
 
-class _BarObserver:
-    """One bar a stage; loss and accuracy are smoothed so that they can be read."""
+class _Silence:
+    def announce(self, phase: str, done: int, total: int) -> None:
+        pass
+
+    def observe(self, method: Method, stage: int, step: TrainStep) -> None:
+        pass
+
+
+class _Bars:
+    """One bar a phase or stage; loss and accuracy are smoothed so that they can be read."""
 
     def __init__(self, bars: Progress, stages: list[str]) -> None:
         self.bars = bars
         self.stages = stages
-        self.tasks: dict[int, int] = {}
+        self.phase: str | None = None
+        self.task = bars.add_task("starting", total=None, words="")
         self.loss = self.accuracy = 0.0
 
-    def __call__(self, method: Method, stage: int, step: TrainStep) -> None:
-        fresh = stage not in self.tasks or step.iteration == 1
-        keep = 0.0 if fresh else 0.95
+    def announce(self, phase: str, done: int, total: int) -> None:
+        self._turn_to(phase, total or None)
+        self.bars.update(self.task, completed=done)
+
+    def observe(self, method: Method, stage: int, step: TrainStep) -> None:
+        fresh = self._turn_to(f"stage {stage + 1}: {self.stages[stage]}", step.total)
+        keep = 0.0 if fresh or step.iteration == 1 else 0.95
         self.loss = keep * self.loss + (1 - keep) * step.loss
         self.accuracy = keep * self.accuracy + (1 - keep) * step.accuracy
-        if stage not in self.tasks:
-            name = f"stage {stage + 1}: {self.stages[stage]}"
-            self.tasks[stage] = self.bars.add_task(name, total=step.total, loss=0.0, accuracy=0.0)
-        self.bars.update(
-            self.tasks[stage],  # type: ignore[arg-type]
-            completed=step.iteration,
-            total=step.total,
-            loss=self.loss,
-            accuracy=self.accuracy,
-        )
+        words = f"loss {self.loss:6.3f}  accuracy {self.accuracy:5.1f} %"
+        self.bars.update(self.task, completed=step.iteration, total=step.total, words=words)
+
+    def _turn_to(self, phase: str, total: int | None) -> bool:
+        """Whether it is a new one; a phase that cannot be counted makes place for the next."""
+        if phase == self.phase:
+            return False
+        if self.bars.tasks[-1].total is None:
+            self.bars.remove_task(self.task)
+        self.phase = phase
+        self.task = self.bars.add_task(phase, total=total, words="")
+        return True
 
 
-class _PlainObserver:
-    """A line at the start and end of each stage, and every few seconds between."""
+class _Lines:
+    """A line at the start of each phase and at both ends of each stage, and now and then."""
 
     def __init__(self, stages: list[str]) -> None:
         self.stages = stages
-        self.last = 0.0
-        self.started = time.monotonic()
+        self.phase: str | None = None
+        self.last = self.started = 0.0
 
-    def __call__(self, method: Method, stage: int, step: TrainStep) -> None:
+    def announce(self, phase: str, done: int, total: int) -> None:
+        now = time.monotonic()
+        if phase != self.phase:
+            self._say(f"{phase} …" if not total else f"{phase}: {total:,} …")
+            self.phase, self.last = phase, now
+        elif now - self.last >= PLAIN_INTERVAL:
+            self._say(f"{phase}: {done:,}/{total:,}")
+            self.last = now
+
+    def observe(self, method: Method, stage: int, step: TrainStep) -> None:
         now = time.monotonic()
         if step.iteration == 1:
             self.started = now
         if step.iteration not in (1, step.total) and now - self.last < PLAIN_INTERVAL:
             return
-        self.last = now
-        left = (now - self.started) / step.iteration * (step.total - step.iteration)
-        print(
+        self.phase, self.last = None, now
+        # The first update tells nothing of how long the others take.
+        left = (now - self.started) / max(1, step.iteration - 1) * (step.total - step.iteration)
+        self._say(
             f"stage {stage + 1} ({self.stages[stage]}) {step.iteration}/{step.total}: "
-            f"loss {step.loss:.3f}, batch accuracy {step.accuracy:.1f} %, {left:.0f} s left",
-            file=sys.stderr,
-            flush=True,
+            f"loss {step.loss:.3f}, batch accuracy {step.accuracy:.1f} %"
+            + (f", {left:.0f} s left" if 1 < step.iteration < step.total else "")
         )
+
+    def _say(self, line: str) -> None:
+        print(line, file=sys.stderr, flush=True)

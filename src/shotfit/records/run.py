@@ -24,7 +24,7 @@ class Record:
     experiment: dict[str, Any]
     dataset: str
     status: str
-    """"done", or "failed" with the traceback in `error`."""
+    """"done", "interrupted" with what was there then, or "failed" with the traceback in `error`."""
     metrics: dict[str, float] = field(default_factory=dict)
     curve: list[list[float]] = field(default_factory=list)
     """[stage, iteration, loss, learning rate], thinned to at most 200 points a stage."""

@@ -4,7 +4,7 @@ import dataclasses
 import json
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -116,6 +116,13 @@ def fit(
             "that the crops need.",
         ),
     ] = None,
+    on_interrupt: Annotated[
+        Literal["keep", "discard"] | None,
+        typer.Option(
+            help="After Ctrl-C, save what is there as unfinished, or nothing. [default: asked on a "
+            "terminal, else keep]"
+        ),
+    ] = None,
     config: options.ConfigFile = None,
     device: options.Device = None,
     root: options.Root = None,
@@ -170,6 +177,7 @@ def fit(
         quiet=quiet,
         profile=profile or trace is not None,
         keep_predictions=keep_predictions,
+        on_interrupt=on_interrupt,
     )
     if timing is not None:
         chosen = dataclasses.replace(chosen, preset=timing.preset, minutes=None)
@@ -186,3 +194,5 @@ def fit(
     # Last: whatever becomes of it, the result has been shown.
     if found.profile is not None and trace is not None:
         found.profile.save_trace(trace)
+    if found.record["status"] == "interrupted":
+        raise typer.Exit(130)

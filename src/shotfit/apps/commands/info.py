@@ -14,7 +14,7 @@ def info(
     as_json: options.Json = False,
 ) -> None:
     """What a saved classifier is; its files are checked against their hashes."""
-    from shotfit.saving import read_settings
+    from shotfit.saving import is_unfinished, read_provenance, read_settings
 
     settings = read_settings(model)
     names = [*settings["trained_names"], *settings["added_names"]]
@@ -25,6 +25,8 @@ def info(
     experiment = settings["experiment"]
     size = sum((model / file).stat().st_size for file in settings["files"])
     stages = " then ".join(stage["method"] for stage in settings["stages"])
+    if is_unfinished(read_provenance(model)):
+        print("UNFINISHED: the fit was interrupted, and this is what was there then")
     print(f"backbone   {experiment['backbone']}")
     print(f"stages     {stages}")
     print(f"shots      {experiment['shots'] or 'all images'}, seed {experiment['seed']}")

@@ -85,13 +85,12 @@ def _run(
 ) -> tuple[Record, Method]:
     stages = [stage.method for stage in experiment.recipe.stages]
     done = 0
-    with fit_progress(stages, quiet=quiet or stages == ["zero_shot"]) as show:
+    with fit_progress(stages, quiet=quiet or stages == ["zero_shot"]) as progress:
 
         def observe(method: Method, stage: int, step: TrainStep) -> None:
             nonlocal done
             done += 1
-            if show is not None:
-                show(method, stage, step)
+            progress.observe(method, stage, step)
             if curve is None:
                 return
             if stage == 0 and step.iteration == step.total:
@@ -100,7 +99,7 @@ def _run(
             if done == 1 or step.iteration % every == 0 or step.iteration == step.total:
                 curve.add(done, evaluate(method, task.tests))
 
-        return run(experiment, dataset=dataset, observe=observe)
+        return run(experiment, dataset=dataset, observe=observe, announce=progress.announce)
 
 
 def _predict(method: Method, task: Task, seed: int) -> list[Prediction]:

@@ -5,7 +5,7 @@ A folder holds parquet files named by split (`train-*.parquet`), or one folder o
 """
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +44,35 @@ def load(
         UsageError: when `datasets` is not installed, or a split or column is not there.
         DataError: when the data cannot be read, or has images without a label.
     """
+    splits = _load_splits(_import_datasets(), str(name_or_path), config, revision, cache_dir)
+    return from_splits(
+        splits,
+        name=Path(name_or_path).stem if Path(name_or_path).exists() else str(name_or_path),
+        image_column=image_column,
+        label_column=label_column,
+        parts=(train, val, test),
+        classnames=classnames,
+        template=template,
+    )
+
+
+def from_splits(
+    splits: dict[str, Any],
+    *,
+    name: str,
+    image_column: str | None = None,
+    label_column: str | None = None,
+    parts: tuple[str, str | None, str | None] = ("train", None, None),
+    classnames: Sequence[str] | None = None,
+    template: str = TEMPLATE,
+) -> Dataset:
+    """A dataset of loaded splits by name; `parts` are those for training, validation and test.
+
+    Raises:
+        UsageError, DataError: as `load`.
+    """
     library = _import_datasets()
-    splits = _load_splits(library, str(name_or_path), config, revision, cache_dir)
+    train, val, test = parts
     chosen = _choose_splits(splits, train, val, test)
     tables = {part: splits[split] for part, split in chosen.items()}
     image_column = image_column or _find_image_column(library, tables["train"])
@@ -57,13 +84,32 @@ def load(
         for part, table in tables.items()
     }
     return Dataset(
-        name=Path(name_or_path).stem if Path(name_or_path).exists() else str(name_or_path),
+        name=name,
         classnames=tuple(name.replace("_", " ") for name in names),
         train=examples["train"],
         val=examples.get("val", ()),
         test=examples.get("test", ()),
         template=template,
     )
+
+
+def images_in(table: Any, column: str | None = None) -> Iterator[Path | bytes]:
+    """The images of a split, undecoded, in order.
+
+    Raises:
+        UsageError: when it is unclear which column they are in.
+        DataError: for a row without one.
+    """
+    library = _import_datasets()
+    column = column or _find_image_column(library, table)
+    if column not in table.features:
+        raise unknown_name("image column", column, table.features)
+    table = table.select_columns([column]).cast_column(column, library.Image(decode=False))
+    for row, values in enumerate(table):
+        image = values[column]
+        if not image or not (image["bytes"] or image["path"]):
+            raise DataError(f"Row {row} has no image.")
+        yield image["bytes"] or Path(image["path"])
 
 
 def _import_datasets() -> Any:

@@ -2,6 +2,7 @@
 
     python benchmarks/frontier.py
     python benchmarks/frontier.py --write docs/speed-and-accuracy.md
+    python benchmarks/frontier.py --shapes ViT-B/32 ViT-B/16
 
 The first measures, a record a cell, and goes on when run again; the second puts table and figure of
 the records into the page. A cell is (preset, task, seed), base to novel. Seconds are the
@@ -12,16 +13,25 @@ machine hardly adds to them. Only tasks and seeds that all presets have are comp
 import argparse
 import dataclasses
 import json
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 from page import put
+from PIL import Image
+from speed.ours import Words
+from speed.shapes import SHAPES, class_names, random_clip
 
 from shotfit.averages import estimate, harmonic_mean, mean
+from shotfit.backbone import Backbone
 from shotfit.config import from_dict, to_dict
+from shotfit.data.dataset import Example, Split
 from shotfit.data.sources.demo import list_tasks
-from shotfit.experiment import Experiment, pick_device, run
+from shotfit.data.transforms import ImageSpec
+from shotfit.experiment import Experiment, pick_device, run, support_set
+from shotfit.methods.published import TaskFacts
+from shotfit.pace import MORE, expected_seconds, measure_pace
 from shotfit.presets import PRESETS
 from shotfit.recipe import one_stage
 from shotfit.records import Record
@@ -48,7 +58,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--write", type=Path, help="only put table and figure into this page")
+    parser.add_argument("--shapes", nargs="+", default=[], help="only foresee times on these")
     options = parser.parse_args(arguments)
+    if options.shapes:
+        print(foreseen(options.shapes, options.threads))
+        return
     if options.write is None:
         run_missing(options)
         return
@@ -79,6 +93,29 @@ def run_missing(options: argparse.Namespace) -> None:
                 plain = to_dict(dataclasses.replace(record, curve=[]))
                 write_atomically(path, json.dumps(plain, indent=1) + "\n")
                 print(f"{path.stem}: {record.cost['processor_seconds']:.0f} s", flush=True)
+
+
+def foreseen(names: Sequence[str], threads: int, classes: int = 24, shots: int = 16) -> str:
+    """Markdown: processor seconds of the presets on models of these shapes with random weights, as
+    `fit` foresees them from a few images and updates, and not of whole fits."""
+    torch.set_num_threads(threads)
+    facts = TaskFacts("photographs", "all_to_all", shots, classes, classes * shots)
+    lines = [f"| model | {' | '.join(PRESETS)} |", f"|---|{'---:|' * len(PRESETS)}"]
+    for name in names:
+        shape = SHAPES[name]
+        spec = ImageSpec(size=shape.image, resize=shape.image)
+        backbone = Backbone.from_model(random_clip(shape), Words(shape.vocabulary), spec)
+        picture = Image.effect_noise((300, 300), 80).convert("RGB")
+        examples = tuple(Example(str(n), n % classes, picture) for n in range(MORE))
+        split = Split(class_names(classes), examples)
+        with support_set(split, backbone, 1) as support:
+            pace = measure_pace(backbone, support, time.process_time)
+        seconds = [
+            sum(expected_seconds(preset.on(backbone.device), facts, pace))
+            for preset in PRESETS.values()
+        ]
+        lines.append(f"| {name} | {' | '.join(f'{value:,.0f} s' for value in seconds)} |")
+    return "\n".join(lines)
 
 
 def read(folder: Path) -> dict[str, Cells]:

@@ -29,6 +29,8 @@ from shotfit.recipe import Recipe
 from shotfit.training.execution import quick_precision
 from shotfit.training.loop import total_iterations, train
 
+Clock = Callable[[], float]
+"""Tells seconds."""
 FEW, MORE = 8, 32
 """Images of a measurement; more of them where those took no more than `SOON` seconds."""
 SOON = 0.5
@@ -56,23 +58,24 @@ class Pace:
         return self.slowdown[precision] * (images * self.image + self.classes)
 
 
-def measure_pace(backbone: Backbone, support: SupportSet) -> Pace:
+def measure_pace(backbone: Backbone, support: SupportSet, clock: Clock = time.perf_counter) -> Pace:
     """Times a few images, updates and class names; the backbone and the run's stream stay."""
     backbone = copy.deepcopy(backbone)
     method = get_method("layernorm")(backbone, None, support.split.template)
     few = _part(support, FEW)
-    reading, image = _encoding(method, few)
+    reading, image = _encoding(method, few, clock)
     if len(few) * image < SOON:
         few = _part(support, MORE)
-        _, image = _encoding(method, few)
-    _, classes = _first_and_median(lambda: method.encode_classes(few.classnames))
+        _, image = _encoding(method, few, clock)
+    _, classes = _first_and_median(lambda: method.encode_classes(few.classnames), clock)
     updates = {}
     for precision in dict.fromkeys(("fp32", quick_precision(backbone.device))):
         config = TrainConfig(iterations=4, batch_size=len(few), precision=precision)  # type: ignore[arg-type]
-        updates[precision] = _update_seconds(method, few, config)
+        updates[precision] = _update_seconds(method, few, config, clock)
     classifier = LinearClassifier(method, LinearConfig(views=1))
     classifier.setup(few)
-    row = _update_seconds(classifier, few, TrainConfig(iterations=8, batch_size=len(few)))
+    short = TrainConfig(iterations=8, batch_size=len(few))
+    row = _update_seconds(classifier, few, short, clock)
     once = len(few) * image + classes
     slowdown = {precision: seconds / once for precision, seconds in updates.items()}
     return Pace(max(0.0, reading - image), image, classes, slowdown, row)
@@ -119,14 +122,17 @@ def strongest_within(seconds: float, backbone: Backbone, facts: TaskFacts, pace:
     Raises:
         UsageError: when even the quickest would take longer.
     """
-    for preset in reversed(PRESETS.values()):
+    choices = []
+    for preset in PRESETS.values():
         recipe = preset.on(backbone.device)
-        expected = expected_seconds(recipe, facts, pace)
-        if sum(expected) <= MARGIN * seconds:
-            return Choice(preset, recipe, expected)
+        choices.append(Choice(preset, recipe, expected_seconds(recipe, facts, pace)))
+    fitting = [choice for choice in choices if sum(choice.seconds) <= MARGIN * seconds]
+    if fitting:
+        return fitting[-1]
+    quickest = choices[0]
     raise UsageError(
-        f"{seconds:.0f} s are left and even the quickest plan ({preset.name}) takes "
-        f"{sum(expected):.0f} s here: give more minutes."
+        f"{seconds:.0f} s are left and even the quickest plan ({quickest.preset.name}) takes "
+        f"{sum(quickest.seconds):.0f} s here: give more minutes."
     )
 
 
@@ -140,7 +146,7 @@ class Deadline:
         self,
         ends: float,
         expected: Sequence[float],
-        clock: Callable[[], float] = time.monotonic,
+        clock: Clock = time.monotonic,
     ) -> None:
         """`ends` is a time of `clock`, `expected` the seconds of each stage."""
         self.ends = ends
@@ -164,26 +170,26 @@ def _part(support: SupportSet, images: int) -> SupportSet:
     return support.part(split, random.Random("pace"))
 
 
-def _encoding(method: Method, few: SupportSet) -> tuple[float, float]:
+def _encoding(method: Method, few: SupportSet, clock: Clock) -> tuple[float, float]:
     """Seconds of an image when it is seen first and when it has been read."""
     first, later = _first_and_median(
-        lambda: method.encode_pass(few.augmented_once(crop_scale=method.crops))
+        lambda: method.encode_pass(few.augmented_once(crop_scale=method.crops)), clock
     )
     return first / len(few), later / len(few)
 
 
-def _first_and_median(work: Callable[[], object], repeats: int = 3) -> tuple[float, float]:
-    """Seconds of the first time, and the median of the others."""
+def _first_and_median(work: Callable[[], object], clock: Clock) -> tuple[float, float]:
+    """Seconds of the first time, and the median of three others."""
     seconds = []
-    for _ in range(repeats + 1):
-        started = time.perf_counter()
+    for _ in range(4):
+        started = clock()
         with torch.no_grad():
             work()
-        seconds.append(time.perf_counter() - started)
+        seconds.append(clock() - started)
     return seconds[0], statistics.median(seconds[1:])
 
 
-def _update_seconds(method: Method, few: SupportSet, config: TrainConfig) -> float:
+def _update_seconds(method: Method, few: SupportSet, config: TrainConfig, clock: Clock) -> float:
     """The median update, the first left out."""
-    times = [time.perf_counter() for _ in train(method, few, config)]
+    times = [clock() for _ in train(method, few, config)]
     return statistics.median(b - a for a, b in zip(times, times[1:], strict=False))

@@ -69,3 +69,9 @@ def test_without_a_common_cell_nothing_is_written(folder, tmp_path, capsys):
         frontier.main(["--results", str(folder), "--write", str(page)])
     assert "no task" in capsys.readouterr().err
     assert not page.exists()
+
+
+def test_times_are_foreseen_for_shapes():
+    header, _, row = frontier.foreseen(["tiny"], 1, classes=3, shots=2).splitlines()
+    assert header == "| model | instant | fast | balanced | published |"
+    assert row.startswith("| tiny | ") and row.count(" s |") == 4

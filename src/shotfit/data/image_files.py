@@ -12,8 +12,9 @@ SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".
 
 
 def is_image(name: str) -> bool:
-    """Whether a file is an image by the ending of its name."""
-    return os.path.splitext(name)[1].lower() in SUFFIXES
+    """Whether a file is an image by the ending of its name. Hidden ones, such as the "._photo.jpg"
+    that macOS writes beside every file on a foreign disk, are not."""
+    return not name.startswith(".") and os.path.splitext(name)[1].lower() in SUFFIXES
 
 
 def list_images(where: str | Path) -> list[str] | None:
@@ -77,7 +78,8 @@ def _below(folder: Path | str, above: frozenset[tuple[int, int]] = frozenset()) 
         with os.scandir(folder) as entries:
             for entry in entries:
                 if _is_folder(entry):
-                    folders.add(entry.name)
+                    if not entry.name.startswith("."):
+                        folders.add(entry.name)
                 elif is_image(entry.name) and (
                     entry.is_file(follow_symlinks=False) or _file_or_nothing(entry.path)
                 ):

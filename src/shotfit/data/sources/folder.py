@@ -61,7 +61,7 @@ def _examples(top: Path, part: Path, label_of: Mapping[str, int]) -> tuple[Examp
     for folder in sorted(p for p in part.iterdir() if p.is_dir() and not p.name.startswith(".")):
         if folder.name not in label_of:
             raise DataError(f"{folder} is a class that the training images do not have.")
-        images = (p for p in folder.rglob("*") if is_image(p.name))
+        images = (p for p in folder.rglob("*") if is_image(p.name) and not _is_hidden(p, folder))
         # A link that leads nowhere counts: an image that is not there must not go unnoticed.
         files = sorted(p for p in images if p.is_file() or p.is_symlink() and not p.exists())
         if not files:
@@ -69,6 +69,10 @@ def _examples(top: Path, part: Path, label_of: Mapping[str, int]) -> tuple[Examp
         label = label_of[folder.name]
         examples += [Example(file.relative_to(top).as_posix(), label, file) for file in files]
     return tuple(examples)
+
+
+def _is_hidden(path: Path, folder: Path) -> bool:
+    return any(part.startswith(".") for part in path.relative_to(folder).parts)
 
 
 def _names(

@@ -8,6 +8,8 @@ import pytest
 from shotfit.config import Must, digest, from_dict, override, read_yaml, to_dict
 from shotfit.errors import UsageError
 from shotfit.experiment import Experiment
+from shotfit.methods.published import TaskFacts
+from shotfit.plan import plan
 from shotfit.recipe import Overrides, Recipe, Stage, named_recipe, two_stage
 
 
@@ -118,3 +120,10 @@ def test_a_config_without_an_end_is_refused(tmp_path):
     path.write_text("a: " + "[" * 5000)
     with pytest.raises(UsageError, match="Cannot read the config file"):
         read_yaml(path)
+
+
+def test_an_option_of_the_training_says_where_it_belongs():
+    recipe = Overrides(options={"lr": "3"}).applied(two_stage())
+    facts = TaskFacts("pets", "all_to_all", 4, 3, 12)
+    with pytest.raises(UsageError, match=r"not of layernorm: training\.lr"):
+        plan(recipe, facts)

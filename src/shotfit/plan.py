@@ -38,7 +38,9 @@ def plan(recipe: Recipe, facts: TaskFacts) -> tuple[PlannedStage, ...]:
         raise UsageError(f"A recipe has one or two stages, got {len(stages)}.")
     first = stages[0]
     method = get_method(first.method)
-    config = override(method.published_config(facts), first.options)
+    config = method.published_config(facts)
+    _check_owner(config, first)
+    config = override(config, first.options)
     total = recipe.iters_per_shot * facts.shots
     trainings = method.training_for(facts, config)
     if first.method == "linear":
@@ -70,6 +72,16 @@ def plan(recipe: Recipe, facts: TaskFacts) -> tuple[PlannedStage, ...]:
         PlannedStage(first, config, _overridden(trainings, first.training)),
         PlannedStage(second, linear, _overridden(rest, second.training)),
     )
+
+
+def _check_owner(config: Any, stage: Stage) -> None:
+    """A learning rate given as the method's own belongs to the training."""
+    own = {field.name for field in dataclasses.fields(config)}
+    trainings = {field.name for field in dataclasses.fields(TrainConfig)}
+    for key in stage.options.keys() & trainings - own:
+        raise UsageError(
+            f"{key} is an option of the training, not of {stage.method}: training.{key}."
+        )
 
 
 def _spread(trainings: tuple[TrainConfig, ...], total: int) -> tuple[TrainConfig, ...]:

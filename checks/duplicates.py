@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-FOLDERS = ("src", "tests", "benchmarks", "tools", "checks")
+FOLDERS = ("src", "tests", "benchmarks", "tools", "checks", "pages")
 BLOCK = 8
 APART = ("src/shotfit/methods/",)
 """Where a file is read beside its paper and sees no other of its folder, so that two of one kind

@@ -176,6 +176,13 @@ def test_the_clean_form_has_a_header_and_plain_keys(tmp_path: Path) -> None:
     ]
 
 
+def test_names_of_any_language_stay_readable(tmp_path: Path) -> None:
+    dataset = synthetic("mine", {0: 1}, val=1, prefix="été/")
+    path, _ = make(dataset, tmp_path, shots=(1,), seeds=(1,))
+    assert '"été/class_0/train_0.jpg"' in path.read_text(encoding="utf-8")
+    assert read_fewshot(dataset, tmp_path, 1, 1)[0] == dataset.train
+
+
 def write_published(root: Path, dataset: Dataset, shots: int, seed: int, prefix: str) -> Path:
     folder = root / "oxford_pets" / "split_fewshot"
     folder.mkdir(parents=True)

@@ -325,11 +325,8 @@ def _write(fitted: Fitted, folder: Path, reference: Reference, *, own: bool) -> 
 
 def read_provenance(folder: Path) -> dict[str, bytes]:
     """The record and the options that lie in a saved folder, as they are."""
-    found = {}
-    for name in (RECORD, OPTIONS):
-        with contextlib.suppress(FileNotFoundError):
-            found[name] = file_inside(folder, name).read_bytes()
-    return found
+    there = [name for name in (RECORD, OPTIONS) if (folder / name).exists()]
+    return {name: file_inside(folder, name).read_bytes() for name in there}
 
 
 def is_unfinished(provenance: Mapping[str, bytes]) -> bool:
@@ -342,11 +339,9 @@ def is_unfinished(provenance: Mapping[str, bytes]) -> bool:
 def _keep_other_files(before: Path, made: Path) -> None:
     """What a user has put into the folder stays in it."""
     for entry in before.iterdir() if before.is_dir() else ():
-        if entry.name in OWN_FILES:
-            continue
-        if entry.is_dir() and not entry.is_symlink():
+        if entry.name not in OWN_FILES and entry.is_dir() and not entry.is_symlink():
             shutil.copytree(entry, made / entry.name, symlinks=True)
-        else:
+        elif entry.name not in OWN_FILES:
             shutil.copy2(entry, made / entry.name, follow_symlinks=False)
 
 

@@ -29,7 +29,8 @@ ROOMS = """
     backbone
     layers
     methods
-    training evaluation
+    training
+    evaluation
     recipe
     plan presets
     pace

@@ -244,3 +244,23 @@ def test_fit_holds_out_what_it_did_not_draw(shotfit, checkpoint, tmp_path):
     code, out, _ = shotfit("fit", folder, "--out", tmp_path / "all", *arguments)
     assert (code, "not evaluated" in out) == (0, True)
     assert not (tmp_path / "all" / "evaluation.json").exists()
+
+
+def test_classes_are_listed_with_their_origin_removed_and_brought_back(shotfit, fitted, tmp_path):
+    model = fitted.save_pretrained(tmp_path / "model")
+    assert shotfit("add-classes", model, "zebra")[0] == 0
+    code, out, _ = shotfit("remove-classes", model, "red", "zebra")
+    assert (code, "now has 3 classes" in out) == (0, True)
+    assert shotfit("add-classes", model, "red", "[bold]x")[0] == 0
+    code, out, _ = shotfit("list-classes", model, "--json")
+    assert [tuple(row.values()) for row in json.loads(out)] == [
+        ("green", "trained"),
+        ("blue", "trained"),
+        ("yellow", "trained"),
+        ("red", "trained"),
+        ("[bold]x", "name"),
+    ]
+    code, out, _ = shotfit("list-classes", model)
+    assert "[bold]x" in out
+    code, _, err = shotfit("remove-classes", model, "lion")
+    assert (code, "no class 'lion'" in err) == (2, True)

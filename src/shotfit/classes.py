@@ -35,6 +35,14 @@ class ClassList:
         names = self.everything
         return tuple(names[place] for place in self.active)
 
+    @property
+    def origins(self) -> tuple[tuple[str, str], ...]:
+        """Each class that is answered with, and how it is known: "trained" on images, or by "name"
+        alone."""
+        count = len(self.trained)
+        kinds = ("trained" if place < count else "name" for place in self.active)
+        return tuple(zip(self.names, kinds, strict=True))
+
     def with_added(self, names: Sequence[str]) -> "ClassList":
         """With classes known by name. A trained class that was removed comes back as it was."""
         removed = [place for place in range(len(self.trained)) if place not in self.active]

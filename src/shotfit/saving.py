@@ -146,12 +146,17 @@ def load(
     return Fitted(
         experiment=experiment,
         method=method.to(backbone.device),
-        classes=ClassList(*(tuple(settings[key]) for key in CLASS_KEYS)),
+        classes=saved_classes(settings),
         metrics=settings["metrics"],
         embeds=_read_classes(folder, settings.get("classes")),
         provenance=read_provenance(folder),
         shots=_read_tensors(folder, SHOTS) if SHOTS in settings["files"] else {},
     )
+
+
+def saved_classes(settings: dict[str, Any]) -> ClassList:
+    """The classes in a saved classifier's config, which `read_settings` gives."""
+    return ClassList(*(tuple(settings[key]) for key in CLASS_KEYS))
 
 
 def pretrained_model(name: str, revision: str | None = None) -> str:

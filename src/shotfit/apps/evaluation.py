@@ -6,11 +6,13 @@ import json
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from shotfit.averages import Proportion
 from shotfit.evaluation.evaluation import Evaluation
 from shotfit.system.files import write_atomically
+from shotfit.system.terminal import printable
 
 MOST_CLASSES = 12
 """Classes up to which the terminal shows all of them, and the confusion matrix."""
@@ -27,7 +29,7 @@ def show_evaluation(evaluation: Evaluation) -> None:
     """Prints the tables, and what was left out and why."""
     console = Console()
     for line in notes(evaluation):
-        console.print(line, highlight=False)
+        console.print(printable(line), highlight=False, markup=False)
     count = len(evaluation.labels)
     title = f"{evaluation.scored}, {count:,} of them, among {len(evaluation.names)} names"
     table = Table(title, "%", "95 % interval", show_edge=False)
@@ -42,7 +44,7 @@ def show_evaluation(evaluation: Evaluation) -> None:
         console.print(_confusion(evaluation))
     else:
         for line in confused(evaluation):
-            console.print(line, highlight=False)
+            console.print(printable(line), highlight=False, markup=False)
 
 
 def notes(evaluation: Evaluation) -> list[str]:
@@ -142,7 +144,7 @@ def _classes(evaluation: Evaluation) -> Table:
         table.columns[column].justify = "right"
     for one in ranked:
         table.add_row(
-            one.name if one.trained else f"{one.name} (novel)",
+            _shown(one.name) + ("" if one.trained else " (novel)"),
             str(one.accuracy.images),
             f"{one.accuracy.percent:.1f}",
             _interval(one.accuracy),
@@ -159,8 +161,13 @@ def _confusion(evaluation: Evaluation) -> Table:
         table.add_column(str(number + 1), justify="right")
     for number, name in enumerate(evaluation.names):
         counts = [str(count) if count else "·" for count in evaluation.confusion[number]]
-        table.add_row(f"{number + 1} {name}", *counts)
+        table.add_row(f"{number + 1} {_shown(name)}", *counts)
     return table
+
+
+def _shown(name: str) -> str:
+    """A name as it is, whatever a terminal or a table would make of it."""
+    return escape(printable(name))
 
 
 def _images(count: int) -> str:

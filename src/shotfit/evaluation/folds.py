@@ -6,7 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def image_folds(labels: Sequence[int], folds: int, seed: int = 0) -> NDArray[np.int64]:
+def image_folds(
+    labels: Sequence[int] | NDArray[np.int64], folds: int, seed: int = 0
+) -> NDArray[np.int64]:
     """The fold of each image: the images of a class are spread over the folds, as evenly as can be.
 
     Which fold gets a class's remainder is random, so that the folds are of one size.

@@ -41,7 +41,7 @@ def train(method: Method, support: SupportSet, config: TrainConfig) -> Iterator[
         raise UsageError(f"{type(method).__name__} has nothing to train.")
     total = total_iterations(config, len(support))
     per_epoch = updates_per_epoch(config, len(support))
-    optimizer = _optimizer(parameters, config)
+    optimizer = make_optimizer(parameters, config)
     device = method.backbone.device
     scaler = torch.amp.GradScaler(device.type, enabled=config.precision == "fp16")
     autocast = _autocast(device, config.precision)
@@ -124,7 +124,8 @@ def learning_rate(config: TrainConfig, iteration: int, total: int, per_epoch: in
     return config.lr_min + (config.lr - config.lr_min) * (1 + math.cos(math.pi * progress)) / 2
 
 
-def _optimizer(parameters: list[nn.Parameter], config: TrainConfig) -> torch.optim.Optimizer:
+def make_optimizer(parameters: list[nn.Parameter], config: TrainConfig) -> torch.optim.Optimizer:
+    """The optimiser that a config asks for; `train` sets its rate before every update."""
     if config.optimizer == "sgd":
         return torch.optim.SGD(
             parameters, config.lr, config.momentum, weight_decay=config.weight_decay

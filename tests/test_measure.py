@@ -22,7 +22,7 @@ RECIPE = Recipe(
 
 
 def fit(checkpoint, data, shots=None):
-    return FewShotClassifier(str(checkpoint), RECIPE).fit(data, shots)
+    return FewShotClassifier(str(checkpoint), RECIPE).fit(data, shots=shots)
 
 
 @pytest.fixture(scope="module")
@@ -141,7 +141,7 @@ def test_as_novel_is_the_published_protocol(fitted):
     assert {key: found[key] for key in published} == pytest.approx(published)
     bound = FewShotClassifier(fitted.experiment.backbone, "lp_pp")
     with pytest.raises(UsageError, match="bound to the classes"):
-        bound.fit(shapes_dataset(4), 1).evaluate(data, as_novel=True)
+        bound.fit(shapes_dataset(4), shots=1).evaluate(data, as_novel=True)
 
 
 def test_zero_shot_beside_it_is_the_untouched_model(fitted, checkpoint):

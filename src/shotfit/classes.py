@@ -1,8 +1,9 @@
 """The classes of a fitted classifier, as values: trained rows, names added later, and which of them
 it answers with."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from shotfit.errors import UsageError
 
@@ -23,6 +24,11 @@ class ClassList:
     def of(cls, trained: Sequence[str], added: Sequence[str] = ()) -> "ClassList":
         """All of these, none removed."""
         return cls(tuple(trained), tuple(added), tuple(range(len(trained) + len(added))))
+
+    @classmethod
+    def saved(cls, settings: Mapping[str, Any]) -> "ClassList":
+        """The classes in a saved classifier's config."""
+        return cls(*(tuple(settings[key]) for key in ("trained_names", "added_names", "kept")))
 
     @property
     def everything(self) -> tuple[str, ...]:

@@ -39,11 +39,9 @@ CONFIG, WEIGHTS, CARD = "shotfit.json", "model.safetensors", "README.md"
 # The embeddings of the classes: what the rest of the folder gives anyway, and only saves the text
 # tower. They count while their hash is the one in the config, which names all they depend on.
 CLASSES = "classes.safetensors"
-# Hashes of the images it was trained on, by which an evaluation leaves them out.
-SHOTS = "shots.safetensors"
+SHOTS = "shots.safetensors"  # hashes of the images that it was trained on
 # What an evaluation of these very classes found; a folder whose classes change loses it.
 EVALUATION, PREDICTIONS = "evaluation.json", "predictions.jsonl"
-CLASS_KEYS = ("trained_names", "added_names", "kept")
 _KINDS: dict[str, Any] = {
     "backbone_fingerprint": str,
     "backbone_folder": str | None,
@@ -57,8 +55,7 @@ _KINDS: dict[str, Any] = {
     "files": dict,
     "classes": str | None,
 }
-# What made the classifier: the record of its run, and the options of `shotfit fit`.
-RECORD, OPTIONS = "record.json", "config.yaml"
+RECORD, OPTIONS = "record.json", "config.yaml"  # the record of its run, the options of `fit`
 OWN_FILES = (CONFIG, WEIGHTS, CARD, CLASSES, SHOTS, RECORD, OPTIONS, EVALUATION, PREDICTIONS)
 
 
@@ -66,9 +63,9 @@ OWN_FILES = (CONFIG, WEIGHTS, CARD, CLASSES, SHOTS, RECORD, OPTIONS, EVALUATION,
 class Fitted:
     """What is kept of a fitted classifier.
 
-    `embeds` are the tensors of all names' embeddings, by
-    their names in `ClassEmbeddings`; None where the text tower has to compute them. `provenance`
-    has the files that tell how it was made, `RECORD` and `OPTIONS`, those that there are.
+    `embeds` are the tensors of all names' embeddings, by their names in `ClassEmbeddings`; None
+    where the text tower has to compute them. `provenance` has the files, `RECORD` and `OPTIONS`, by
+    which it was made, as far as there are any. `shots` has the hashes of its training images.
     """
 
     experiment: Experiment
@@ -78,7 +75,6 @@ class Fitted:
     embeds: dict[str, torch.Tensor] | None
     provenance: dict[str, bytes] = field(default_factory=dict)
     shots: dict[str, torch.Tensor] = field(default_factory=dict)
-    """What is kept of the images it was trained on: their hashes, above all."""
 
 
 def save(fitted: Fitted, folder: Path) -> Path:
@@ -146,17 +142,12 @@ def load(
     return Fitted(
         experiment=experiment,
         method=method.to(backbone.device),
-        classes=saved_classes(settings),
+        classes=ClassList.saved(settings),
         metrics=settings["metrics"],
         embeds=_read_classes(folder, settings.get("classes")),
         provenance=read_provenance(folder),
         shots=_read_tensors(folder, SHOTS) if SHOTS in settings["files"] else {},
     )
-
-
-def saved_classes(settings: dict[str, Any]) -> ClassList:
-    """The classes in a saved classifier's config, which `read_settings` gives."""
-    return ClassList(*(tuple(settings[key]) for key in CLASS_KEYS))
 
 
 def pretrained_model(name: str, revision: str | None = None) -> str:

@@ -14,9 +14,10 @@ def list_classes(
     as_json: options.Json = False,
 ) -> None:
     """The classes that a saved classifier answers with, and where each comes from."""
-    from shotfit.saving import read_settings, saved_classes
+    from shotfit.classes import ClassList
+    from shotfit.saving import read_settings
 
-    classes = saved_classes(read_settings(model))
+    classes = ClassList.saved(read_settings(model))
     if as_json:
         rows = [{"name": name, "origin": origin} for name, origin in classes.origins]
         print(json.dumps(rows, indent=2, ensure_ascii=False))

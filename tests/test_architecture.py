@@ -55,7 +55,7 @@ ONLY = {
 }
 # The files and folders inside `data`, likewise from the bottom up.
 DATA = """
-    template
+    template addresses
     images
     dataset image_files web
     task transforms checks shifts image_hashes

@@ -21,6 +21,9 @@ from shotfit.errors import UsageError, unknown_name
 
 T = TypeVar("T")
 
+# Options are nested three deep.
+MAX_DEPTH = 50
+
 
 @dataclass(frozen=True)
 class Must:
@@ -88,15 +91,30 @@ def read_yaml(path: Path) -> dict[str, Any]:
     """
     try:
         text = path.read_text(encoding="utf-8")
-        # A few lines of aliases of aliases stand for billions of values.
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
-            raise ValueError("it has aliases (*name); write the values out")
+        _check_shape(text)
         values = yaml.safe_load(text)
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise UsageError(f"Cannot read the config file {path}: {error}") from error
     if not isinstance(values, dict):
         raise UsageError(f"The config file {path} must hold a mapping of options.")
     return values
+
+
+def _check_shape(text: str) -> None:
+    """Refuses YAML that would take minutes to read, before it does.
+
+    Raises:
+        ValueError: for aliases, a few lines of which stand for billions of values, and for depth,
+            which costs its square.
+    """
+    depth = 0
+    for event in yaml.parse(text, yaml.SafeLoader):
+        if isinstance(event, yaml.AliasEvent):
+            raise ValueError("it has aliases (*name); write the values out")
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if depth > MAX_DEPTH:
+            raise ValueError(f"its values are nested more than {MAX_DEPTH} deep")
 
 
 def digest(values: Any, length: int = 12) -> str:

@@ -314,8 +314,8 @@ def test_sweep_command_draws_a_sweep_and_the_gain(tmp_path, shapes_as_animals):
         )
         assert "alpha 0.4: base" in text
         command("sweep", "second-stage", *budget, *folders, "--results", tmp_path / "b")
-    assert len(list((tmp_path / "a").iterdir())) == 2
-    assert len(list((tmp_path / "b").iterdir())) == 1
+    assert len(list((tmp_path / "a").rglob("*.json"))) == 2
+    assert len(list((tmp_path / "b").rglob("*.json"))) == 1
     figures = sorted(path.name for path in (tmp_path / "figures").iterdir())
     assert [name.split("_")[0] for name in figures] == ["second-stage", "sweep"]
 

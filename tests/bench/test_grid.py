@@ -314,7 +314,7 @@ def test_a_grid_survives_the_loss_of_a_node(grid, checkpoint, tmp_path):
     kept = load_records(tmp_path)
     assert [r.status for r in kept] == ["done"] * len(grid)
     assert {r.id for r in kept} == {run.id for run in grid}
-    assert len(list(tmp_path.iterdir())) == len(grid)
+    assert len(list(tmp_path.rglob("*.json"))) == len(grid)
 
 
 def test_template_and_few_shot_lists_are_part_of_a_run():

@@ -260,7 +260,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if self.path == "/red":
             self.wfile.write(png(RED))
 
-    def log_message(self, *_):
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
         pass
 
 

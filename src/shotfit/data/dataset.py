@@ -8,9 +8,12 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from shotfit.data.images import ImageSource
 from shotfit.data.template import TEMPLATE
+
+if TYPE_CHECKING:  # its module loads numpy, which lists of images do without
+    from shotfit.data.images import ImageSource
 
 
 @dataclass(frozen=True)
@@ -23,7 +26,7 @@ class Example:
 
     key: str
     label: int
-    image: ImageSource = field(compare=False, repr=False)
+    image: "ImageSource" = field(compare=False, repr=False)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from PIL import ExifTags, Image, UnidentifiedImageError
 
+from shotfit.data.addresses import is_address
 from shotfit.errors import DataError, UsageError
 
 # Pillow warns from here on and refuses twice as much; a photo of this many pixels is an attack.
@@ -95,11 +96,6 @@ def open_image(
         # On a damaged file Pillow's decoders raise whatever they run into.
         why = str(error) or type(error).__name__
         raise DataError(f"{name} cannot be read as an image: {why}.") from error
-
-
-def is_address(source: object) -> bool:
-    """Whether it is an address on the web."""
-    return isinstance(source, str) and source.startswith(("http://", "https://"))
 
 
 def _content(path: Path) -> bytes:

@@ -13,9 +13,10 @@ from typing import Any, Protocol, cast, runtime_checkable
 import numpy as np
 from PIL import Image
 
+from shotfit.data.addresses import is_address
 from shotfit.data.dataset import Dataset, Example
 from shotfit.data.image_files import list_images
-from shotfit.data.images import ImageSource, is_address
+from shotfit.data.images import ImageSource
 from shotfit.data.sources import huggingface
 from shotfit.data.web import fetch
 from shotfit.errors import DataError, UsageError, unknown_name

@@ -107,6 +107,18 @@ class TestTheModelItRefersTo:
             assert "outside of it" in asked[0]
 
 
+class TestInfo:
+    def test_names_that_were_removed_are_not_counted_as_added(self, saved, shotfit):
+        assert shotfit("add-classes", saved, "zebra", "lynx")[0] == 0
+        assert "5 (2 added by name)" in shotfit("info", saved)[1]
+        assert shotfit("remove-classes", saved, "zebra")[0] == 0
+        assert "4 (1 added by name)" in shotfit("info", saved)[1]
+
+    def test_the_name_of_a_model_steers_no_terminal(self, saved, shotfit):
+        code, out, _ = shotfit("info", forge(saved, backbone="clip\x1b[31m"))
+        assert (code, "\x1b" in out, "clip\\x1b[31m" in out) == (0, False, True)
+
+
 class TestItsFiles:
     def test_no_other_file_is_read_to_be_hashed(self, saved):
         settings = json.loads((saved / CONFIG).read_text())

@@ -15,6 +15,7 @@ def info(
 ) -> None:
     """What a saved classifier is; its files are checked against their hashes."""
     from shotfit.saving import is_unfinished, read_provenance, read_settings
+    from shotfit.system.terminal import printable
 
     settings = read_settings(model)
     names = [*settings["trained_names"], *settings["added_names"]]
@@ -27,10 +28,10 @@ def info(
     stages = " then ".join(stage["method"] for stage in settings["stages"])
     if is_unfinished(read_provenance(model)):
         print("UNFINISHED: the fit was interrupted, and this is what was there then")
-    print(f"backbone   {experiment['backbone']}")
+    print(printable(f"backbone   {experiment['backbone']}"))
     print(f"stages     {stages}")
     print(f"shots      {experiment['shots'] or 'all images'}, seed {experiment['seed']}")
     print(f"tensors    {size:,} bytes, unaltered")
-    added = len(settings["added_names"])
+    added = sum(place >= len(settings["trained_names"]) for place in settings["kept"])
     print(f"classes    {len(classes)} ({added} added by name): {', '.join(classes)}")
     options.show_metrics(settings["metrics"])

@@ -98,15 +98,19 @@ def draw_rooms(axes: Axes) -> None:
     levels, left, width = rooms(), 7.4, 6.4
     step = 11.0 / len(levels)
     for number, names in enumerate(levels):
-        share = (width - 0.15 * (len(names) - 1)) / len(names)
-        for place, name in enumerate(names):
-            corner = left + place * (share + 0.15), 0.25 + number * step
-            box(axes, corner, (share, step * 0.74), "#f6f1e5")
-            centre = corner[0] + share / 2, corner[1] + step * 0.36
-            folder = (REPOSITORY / "src" / "shotfit" / name).is_dir()
-            size = 9.5 if len(names) < 4 else 7.5
-            text = f"{name}/" if folder else f"{name}.py"
-            axes.text(*centre, text, ha="center", va="center", size=size)
+        # In a row of many, a long name has the wider box.
+        texts = [
+            f"{name}/" if (REPOSITORY / "src" / "shotfit" / name).is_dir() else f"{name}.py"
+            for name in names
+        ]
+        room = width - 0.1 * (len(texts) - 1)
+        corner, size = left, 9.5 if len(texts) < 4 else 6.5
+        for text in texts:
+            share = room * (len(text) + 2) / sum(len(each) + 2 for each in texts)
+            box(axes, (corner, 0.25 + number * step), (share, step * 0.74), "#f6f1e5")
+            height = 0.25 + number * step + step * 0.36
+            axes.text(corner + share / 2, height, text, ha="center", va="center", size=size)
+            corner += share + 0.1
     axes.text(left, 11.5, "The rooms: imports point down only", weight="bold", size=12)
     arrow(axes, (left + width + 0.3, 11.1), (left + width + 0.3, 0.3))
 

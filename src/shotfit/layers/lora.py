@@ -6,6 +6,7 @@ alpha / sqrt(r) is that of Kalajdzievski, A Rank Stabilization Scaling Factor, 2
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import torch
@@ -102,25 +103,24 @@ class LoRALinear(nn.Linear):
         return F.linear(input, self.weight, self.bias) + self.scaling * low
 
 
-class TowerLoRA:
-    """LoRA in the towers of a backbone, as a config asks for it, and the masks of its dropout."""
+def add_lora(backbone: "Backbone", config: LoRAConfig, generator: torch.Generator) -> None:
+    """Puts LoRA beside the named layers of the towers' blocks, in place. In training every pass
+    through a tower has dropout masks of its own.
 
-    def __init__(
-        self, backbone: "Backbone", config: LoRAConfig, generator: torch.Generator
-    ) -> None:
-        """Puts LoRA beside the named layers of the towers' blocks, in place.
+    Raises:
+        UsageError: for a layer or a range of blocks that is not there.
+    """
+    for name in ("vision", "text") if config.towers == "both" else (config.towers,):
+        tower = getattr(backbone, name)
+        dropout = SeededDropout(config.dropout, generator)
+        _add(tower.blocks, config, dropout)
+        tower.register_forward_pre_hook(partial(_begin_pass, dropout))
 
-        Raises:
-            UsageError: for a layer or a range of blocks that is not there.
-        """
-        towers = ("vision", "text")
-        self._dropout = {name: SeededDropout(config.dropout, generator) for name in towers}
-        for name in towers if config.towers == "both" else (config.towers,):
-            _add(getattr(backbone, name).blocks, config, self._dropout[name])
 
-    def renew_masks(self, tower: Literal["vision", "text"]) -> None:
-        """Draws the dropout masks of the next pass through a tower, in training."""
-        self._dropout[tower].renew()
+def _begin_pass(dropout: SeededDropout, tower: nn.Module, inputs: object) -> None:
+    # The later chunks of a pass belong to it; they are also what is computed again.
+    if tower.training and current_chunk() == 0:
+        dropout.renew()
 
 
 def _add(tower: nn.ModuleList, config: LoRAConfig, dropout: SeededDropout) -> None:

@@ -18,12 +18,8 @@ Novel categories: embedded by the adapted text encoder.
 When to prefer it: as a first stage where LayerNorm's shift is not enough, with 8 shots or more.
 """
 
-from collections.abc import Sequence
-
-from torch import Tensor
-
-from shotfit.layers.lora import LoRAConfig, TowerLoRA
-from shotfit.methods.base import ClassEmbeddings, Method
+from shotfit.layers.lora import LoRAConfig, add_lora
+from shotfit.methods.base import Method
 from shotfit.methods.published import TaskFacts, TrainConfig
 
 
@@ -35,19 +31,7 @@ class LoRA(Method):
 
     def __init__(self, *args, **options) -> None:
         super().__init__(*args, **options)
-        self._lora = TowerLoRA(self.backbone, self.config, self.generator)
-
-    def encode_images(self, pixels: Tensor) -> Tensor:
-        """As `Method.encode_images`, in training with fresh dropout masks."""
-        if self.training:
-            self._lora.renew_masks("vision")
-        return super().encode_images(pixels)
-
-    def encode_classes(self, names: Sequence[str]) -> ClassEmbeddings:
-        """As `Method.encode_classes`, in training with fresh dropout masks."""
-        if self.training:
-            self._lora.renew_masks("text")
-        return super().encode_classes(names)
+        add_lora(self.backbone, self.config, self.generator)
 
     @classmethod
     def published_training(cls, facts: TaskFacts) -> tuple[TrainConfig, ...]:

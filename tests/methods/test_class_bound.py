@@ -196,6 +196,7 @@ def plain_lp_pp(features, labels, text, bias, epochs, accumulate):
         F.cross_entropy(features @ w.T + b + similar * alpha, labels).backward()
         sgd.step()
         if (epoch + 1) % 10 == 0:
+            assert alpha.grad is not None
             alpha.data -= lr_alpha * alpha.grad
     return w.detach(), b.detach(), alpha.detach()
 
@@ -223,9 +224,9 @@ def test_lp_pp_takes_the_last_of_the_best_validation_epochs():
     validation.plain = lambda: iter([(validation.made[2][0], labels)])
     f = method.encode_images(validation.made[2][0])
     hits = []
-    solutions = list(method._descend())
+    solutions, text = list(method._descend()), method.get_buffer("class_weight")
     for w, b, alpha in solutions:
-        scores = f @ w.T + b + alpha * (f @ method.class_weight.T)
+        scores = f @ w.T + b + alpha * (f @ text.T)
         hits.append(int((scores.argmax(1) == labels).sum()))
     best = max(epoch for epoch, count in enumerate(hits) if count == max(hits))
     method.finish(fixed_support(), validation)

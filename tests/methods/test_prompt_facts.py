@@ -200,7 +200,7 @@ def test_plot_pads_a_short_phrase_instead_of_eating_the_name():
     assert torch.equal(method.ctx[2, :3], phrase_embeddings(method.backbone, "this is a"))
     with torch.no_grad():
         views = method.encode_classes(["red", "blue"]).per_prompt
-    assert views.shape == (4, 2, method.backbone.dim)
+    assert views is not None and views.shape == (4, 2, method.backbone.dim)
     assert not torch.allclose(views[2, 0], views[2, 1])
 
 
@@ -209,9 +209,10 @@ def test_plot_keeps_the_tail_of_a_long_phrase():
     long = kind(make_backbone(), kind.Config(phrases=("a photo of a", "one good photo of a")))
     short = kind(make_backbone(), kind.Config(phrases=("a photo of a", "one good photo of")))
     with torch.no_grad():
-        views = [method.encode_classes(["red"]).per_prompt for method in (long, short)]
-    assert torch.allclose(views[0][0], views[1][0], atol=1e-6)
-    assert not torch.allclose(views[0][1], views[1][1], atol=1e-3)
+        one, other = (method.encode_classes(["red"]).per_prompt for method in (long, short))
+    assert one is not None and other is not None
+    assert torch.allclose(one[0], other[0], atol=1e-6)
+    assert not torch.allclose(one[1], other[1], atol=1e-3)
 
 
 class CharacterTokenizer(WordTokenizer):

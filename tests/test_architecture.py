@@ -36,9 +36,9 @@ ROOMS = """
     pace
     adaptation
     experiment
-    card
+    card saved_settings saved_assessment shots_assessment
     observers saving bench timed_plan measure known_classes
-    learning
+    learning predicting
     classifier report
     estimator
     apps
@@ -71,12 +71,12 @@ DATA = """
 # Who may load which package of others; one that is not here is a new dependency, and fails.
 OUTSIDE = {
     "torch": """system data backbone layers methods training evaluation recipe plan presets
-        pace adaptation experiment observers saving bench timed_plan measure
-        known_classes classifier apps""",
+        pace adaptation experiment observers saving bench timed_plan measure saved_assessment
+        shots_assessment known_classes predicting classifier apps""",
     "transformers": "backbone",
     "huggingface_hub": "backbone saving apps",
     "safetensors": "backbone saving",
-    "numpy": "data evaluation measure classifier estimator report",
+    "numpy": "data evaluation measure predicting estimator report",
     "sklearn": "estimator",
     "PIL": "data",
     "yaml": "config apps",

@@ -16,7 +16,8 @@ from shotfit.errors import DataError, UsageError
 from shotfit.methods.base import Method
 from shotfit.methods.linear import LinearClassifier
 from shotfit.recipe import Recipe, Stage
-from shotfit.saving import CLASSES, CONFIG, RECORD, SHOTS, WEIGHTS, _checksum, _sha256
+from shotfit.saved_settings import CONFIG, SHOTS, WEIGHTS, checksum, sha256
+from shotfit.saving import CLASSES, RECORD
 
 RECIPE = Recipe(
     (
@@ -221,8 +222,8 @@ def test_per_prompt_embeddings_saved_under_their_former_name_are_read(
     tensors = load_file(saved / CLASSES)
     save_file({"weight": tensors["weight"], "views": tensors["per_prompt"]}, saved / CLASSES)
     settings = json.loads((saved / CONFIG).read_text())
-    settings["classes"] = _sha256(saved / CLASSES)
-    settings["checksum"] = _checksum(settings)
+    settings["classes"] = sha256(saved / CLASSES)
+    settings["checksum"] = checksum(settings)
     (saved / CONFIG).write_text(json.dumps(settings))
     again = FewShotClassifier.from_pretrained(saved)
     monkeypatch.setattr(Backbone, "encode_text", lambda *_: pytest.fail("names embedded anew"))

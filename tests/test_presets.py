@@ -72,6 +72,10 @@ def test_expected_seconds_by_value():
     assert expected_seconds(quick, FACTS, PACE) == pytest.approx(
         (reading + 2400 * 1.5 * 7.4, 8 * images * 0.2 + 2400 * 0.002)
     )
+    # Five passes over the images, and eight times the updates.
+    *same, assessing = expected_seconds(quick, FACTS, PACE, assessed=True)
+    assert tuple(same) == expected_seconds(quick, FACTS, PACE)
+    assert assessing == pytest.approx(5 * images * 0.2 + 8 * 2400 * 0.002)
     with pytest.raises(UsageError, match="coop"):
         expected_seconds(one_stage("coop"), FACTS, PACE)
 
@@ -188,9 +192,8 @@ def test_a_classifier_takes_a_preset_or_minutes(checkpoint, tmp_path):
 
 def test_minutes_choose_a_preset(checkpoint, monkeypatch):
     monkeypatch.setattr("shotfit.timed_plan.measure_pace", lambda *_: PACE)
-    seconds = sum(
-        expected_seconds(PRESETS["fast"].on(CPU), TaskFacts("shapes", "all_to_all", 1, 4, 4), PACE)
-    )
+    facts = TaskFacts("shapes", "all_to_all", 1, 4, 4)
+    seconds = sum(expected_seconds(PRESETS["fast"].on(CPU), facts, PACE, assessed=True))
     classifier = FewShotClassifier(str(checkpoint), minutes=(seconds / 0.85 + 5) / 60)
     classifier.fit(shapes_dataset(4), shots=1)
     assert classifier.experiment.recipe == PRESETS["fast"].on(CPU)

@@ -15,7 +15,7 @@ from shotfit import FewShotClassifier
 from shotfit.backbone.reference import OutsideModelError
 from shotfit.errors import DataError
 from shotfit.recipe import Recipe, Stage
-from shotfit.saving import CONFIG, WEIGHTS, _checksum, _sha256
+from shotfit.saved_settings import CONFIG, WEIGHTS, checksum, sha256
 from shotfit.system.signature import is_own, sign
 
 RECIPE = Recipe((Stage("layernorm", training={"iterations": 2, "lr": 1e-2}),))
@@ -36,7 +36,7 @@ def forge(folder, **changes):
     settings = json.loads((folder / CONFIG).read_text())
     for key, value in changes.items():
         (settings["experiment"] if key == "backbone" else settings)[key] = value
-    settings["checksum"] = _checksum(settings)
+    settings["checksum"] = checksum(settings)
     (folder / CONFIG).write_text(json.dumps(settings))
     return folder
 
@@ -193,7 +193,7 @@ class TestTensors:
         state = load_file(saved / WEIGHTS)
         next(iter(state.values())).view(-1)[0] = torch.nan
         save_file(state, saved / WEIGHTS)
-        forge(saved, files={WEIGHTS: _sha256(saved / WEIGHTS)})
+        forge(saved, files={WEIGHTS: sha256(saved / WEIGHTS)})
         with pytest.raises(DataError, match="not finite"):
             FewShotClassifier.from_pretrained(saved)
 

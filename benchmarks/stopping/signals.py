@@ -6,11 +6,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from shotfit.evaluation.vocabulary import VOCABULARY
 from shotfit.methods import get_method
 from shotfit.methods.base import Method
 from shotfit.training.loop import TrainStep
 from shotfit.training.stopping import MAX_FRACTION, MIN_FRACTION, FirstStage
-from stopping.vocabulary import VOCABULARY
 
 
 class Signal(ABC):

@@ -1,5 +1,5 @@
-"""The classes of a fitted classifier, as values: trained rows, names added later, and which of them
-it answers with."""
+"""The classes of a fitted classifier, as values: trained rows, names and names with images that
+were added later, and which of them it answers with."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,23 +12,29 @@ from shotfit.errors import UsageError
 class ClassList:
     """Classes in the order in which they are answered.
 
-    `added` are names without images, behind the `trained` ones; `active` are the places, among
-    all of these, of the classes that have not been removed.
+    `added` are names behind the `trained` ones, each with so many `images`, mostly none; `active`
+    are the places, among all of these, of the classes that have not been removed.
     """
 
     trained: tuple[str, ...]
     added: tuple[str, ...]
     active: tuple[int, ...]
+    images: tuple[int, ...]
 
     @classmethod
     def of(cls, trained: Sequence[str], added: Sequence[str] = ()) -> "ClassList":
-        """All of these, none removed."""
-        return cls(tuple(trained), tuple(added), tuple(range(len(trained) + len(added))))
+        """All of these, none removed, none with images."""
+        everything = tuple(range(len(trained) + len(added)))
+        return cls(tuple(trained), tuple(added), everything, (0,) * len(added))
 
     @classmethod
     def saved(cls, settings: Mapping[str, Any]) -> "ClassList":
-        """The classes in a saved classifier's config."""
-        return cls(*(tuple(settings[key]) for key in ("trained_names", "added_names", "kept")))
+        """The classes in a saved classifier's config; `plain` has what was added to it later."""
+        trained, added, active = (
+            tuple(settings[key]) for key in ("trained_names", "added_names", "kept")
+        )
+        images = tuple(settings.get("added_images", (0,) * len(added)))
+        return cls(trained, added, active, images)
 
     @property
     def everything(self) -> tuple[str, ...]:
@@ -43,25 +49,34 @@ class ClassList:
 
     @property
     def origins(self) -> tuple[tuple[str, str], ...]:
-        """Each class that is answered with, and how it is known: "trained" on images, or by "name"
-        alone."""
+        """Each class that is answered with, and how it is known: "trained" on images, by "name"
+        alone, or by "name and 3 images" added later."""
         count = len(self.trained)
-        kinds = ("trained" if place < count else "name" for place in self.active)
+        kinds = (
+            "trained" if place < count else _known_by(self.images[place - count])
+            for place in self.active
+        )
         return tuple(zip(self.names, kinds, strict=True))
 
-    def with_added(self, names: Sequence[str]) -> "ClassList":
-        """With classes known by name. A trained class that was removed comes back as it was."""
+    def with_added(self, names: Sequence[str], images: Sequence[int] | None = None) -> "ClassList":
+        """With classes known by name, and by so many images each. Without images, a trained class
+        that was removed comes back as it was."""
+        images = images or (0,) * len(names)
         removed = [place for place in range(len(self.trained)) if place not in self.active]
         back, new = [], []
-        for name in names:
+        for name, count in zip(names, images, strict=True):
             place = next((p for p in removed if self.trained[p] == name and p not in back), None)
-            if place is None:
-                new.append(name)
+            if place is None or count:
+                new.append((name, count))
             else:
                 back.append(place)
         behind = len(self.everything)
-        active = (*self.active, *back, *range(behind, behind + len(new)))
-        return replace(self, added=(*self.added, *new), active=active)
+        return replace(
+            self,
+            added=(*self.added, *(name for name, _ in new)),
+            images=(*self.images, *(count for _, count in new)),
+            active=(*self.active, *back, *range(behind, behind + len(new))),
+        )
 
     def without(self, names: Sequence[str]) -> "ClassList":
         """Without these classes (all classes of a name).
@@ -77,3 +92,9 @@ class ClassList:
         if not active:
             raise UsageError("A classifier needs at least one class.")
         return replace(self, active=active)
+
+
+def _known_by(images: int) -> str:
+    if not images:
+        return "name"
+    return f"name and {images} image{'' if images == 1 else 's'}"

@@ -1,15 +1,11 @@
 """`FewShotClassifier`: fit, predict, new classes by name, save and load."""
 
-import contextlib
 import dataclasses
 import warnings
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor
 
 from shotfit import measure, saving
 from shotfit.backbone.int8 import quantize
@@ -20,21 +16,21 @@ from shotfit.data.dataset import Dataset
 from shotfit.data.image_hashes import hashes_as_tensors, hashes_of_tensors
 from shotfit.data.images import ImageSource
 from shotfit.data.inputs import as_dataset
-from shotfit.data.prefetch import Loading
-from shotfit.data.python_data import images_of
 from shotfit.data.task import Task
 from shotfit.errors import UsageError
+from shotfit.evaluation.assessment import Assessment
 from shotfit.evaluation.evaluation import Evaluation
-from shotfit.evaluation.inference import PredictedBatch, predict_batches
 from shotfit.experiment import Experiment
-from shotfit.known_classes import KnownClasses
+from shotfit.known_classes import KnownClasses, given_means
 from shotfit.learning import Learner
-from shotfit.methods.base import ClassEmbeddings, Method
+from shotfit.methods.base import Method
+from shotfit.predicting import Predicting
 from shotfit.recipe import Recipe
 from shotfit.records import Record
+from shotfit.saved_assessment import assessment_numbers, assessment_tensors, read_assessment
 
 
-class FewShotClassifier(Learner):
+class FewShotClassifier(Predicting, Learner):
     """An image classifier tuned from a few labelled images per class.
 
     It answers with the names of its classes: those it was trained on and those added by name. One
@@ -51,10 +47,12 @@ class FewShotClassifier(Learner):
         seed: int = 1,
         revision: str | None = None,
         device: str | None = None,
+        published_scores: bool = False,
     ) -> None:
         """`method` is "2sfs" (the default), "2sfs:lora", a method's name, or a complete recipe; in
         its place a `preset`, or the `minutes` in which `fit` is to end. `revision` is a branch, tag
-        or commit of a `backbone` from the hub.
+        or commit of a `backbone` from the hub. A second stage's rows and names are made comparable
+        by what held-out shots say, unless `published_scores` asks for them as they are.
 
         Raises:
             UsageError: for an unknown method or preset, and for more than one of the three.
@@ -67,7 +65,10 @@ class FewShotClassifier(Learner):
             seed=seed,
             revision=revision,
             device=device,
+            published_scores=published_scores,
         )
+        self.assessment: Assessment | None = None
+        """What the shots say about it, where they were asked."""
         self.provenance: dict[str, bytes] = {}
         self.trained_images: frozenset[bytes] | None = None
         self._known: KnownClasses | None = None
@@ -80,10 +81,12 @@ class FewShotClassifier(Learner):
         added: Sequence[str] = (),
         *,
         task: Task | None = None,
+        assessment: Assessment | None = None,
     ) -> "FewShotClassifier":
         """Uses an adapted method whose classes are those it was trained on, and `added`. `record`
         is that of the run that made it, and is saved with it; by its `task` it is known which
-        images it saw."""
+        images it saw, and by its `assessment` how its classes compare."""
+        self.assessment = assessment
         self._known = KnownClasses(method.eval(), ClassList.of(method.trained_names, added))
         self._int8 = False
         self.metrics, self.provenance, self.trained_images = {}, {}, None
@@ -122,20 +125,6 @@ class FewShotClassifier(Learner):
     # Classes
 
     @property
-    def classes(self) -> tuple[str, ...]:
-        """The names that `predict` answers with; their order is that of `predict_proba`."""
-        return self.known.classes.names
-
-    @property
-    def method(self) -> Method:
-        """The adapted method.
-
-        Raises:
-            UsageError: before `fit`.
-        """
-        return self.known.method
-
-    @property
     def known(self) -> KnownClasses:
         """The method and its classes, embedded.
 
@@ -169,7 +158,7 @@ class FewShotClassifier(Learner):
             )
         with torch.no_grad():
             self.method.encode_classes(names)  # refuses what cannot be embedded before it counts
-        self._set_classes(self.known.classes.with_added(names))
+        self._set_classes(self.known.added(names))
 
     def remove_classes(self, names: Sequence[str]) -> None:
         """Stops answering with these classes (all classes of a name).
@@ -177,97 +166,11 @@ class FewShotClassifier(Learner):
         Raises:
             UsageError: for a name that is not among the classes, or when none would be left.
         """
-        self._set_classes(self.known.classes.without(names))
+        self._set_classes(self.known.without(names))
 
-    def _set_classes(self, classes: ClassList) -> None:
-        self._known = self.known.changed(classes)
+    def _set_classes(self, known: KnownClasses) -> None:
+        self._known = known
         self.metrics = {}  # They were those of other names to choose among.
-
-    # Predicting
-
-    def predict(
-        self, images: Any, classnames: Sequence[str] | None = None, *, fetch_urls: bool = False
-    ) -> Any:
-        """The most likely class name of each image; with `classnames`, among those instead.
-
-        `images` is one image, a folder or pattern, or what holds images: a list, an array (n, h, w,
-        3), a generator, a data frame or dataset (`python_data`). An image is a path, bytes, a file
-        object, a PIL image or an array; addresses on the web are fetched only with `fetch_urls`.
-
-        Raises:
-            DataError: for an image that cannot be read. UsageError: for what holds no images.
-        """
-        names = self.classes if classnames is None else tuple(classnames)
-        found, single = images_of(images, fetch_urls=fetch_urls)
-        answers = [
-            names[index]
-            for logits in self.iter_logits(found, classnames)
-            for index in logits.argmax(dim=-1).tolist()
-        ]
-        return answers[0] if single else answers
-
-    def predict_proba(
-        self, images: Any, classnames: Sequence[str] | None = None, *, fetch_urls: bool = False
-    ) -> np.ndarray:
-        """Softmax probabilities, float32 (images, classes), or (classes,) for a single image."""
-        found, single = images_of(images, fetch_urls=fetch_urls)
-        classes = len(self.classes if classnames is None else classnames)
-        batches = [logits.softmax(dim=-1) for logits in self.iter_logits(found, classnames)]
-        probabilities = torch.cat([torch.empty(0, classes), *batches]).numpy()
-        return probabilities[0] if single else probabilities
-
-    def iter_logits(
-        self,
-        images: Iterable[ImageSource],
-        classnames: Sequence[str] | None = None,
-        batch_size: int = 64,
-    ) -> Iterator[Tensor]:
-        """Logits batch by batch, so that any number of images takes constant memory.
-
-        Raises:
-            DataError: for an image that cannot be read.
-        """
-        with contextlib.closing(
-            self.predict_batches(images, classnames, batch_size=batch_size)
-        ) as batches:
-            for batch in batches:
-                for error in batch.broken.values():
-                    raise error
-                yield batch.logits
-
-    def predict_batches(
-        self,
-        images: Iterable[ImageSource],
-        classnames: Sequence[str] | None = None,
-        *,
-        batch_size: int = 64,
-        reduced: bool = False,
-        loading: Loading | None = None,
-    ) -> Generator[PredictedBatch, None, None]:
-        """Batches of images as they come, each with its logits and its unreadable images.
-
-        `reduced` images are read at a fraction of their size where the model needs no more.
-        """
-        classes = self.encode_classes(classnames)
-        return predict_batches(
-            self.method, classes, images, batch_size=batch_size, reduced=reduced, loading=loading
-        )
-
-    @torch.no_grad()
-    def encode_classes(self, classnames: Sequence[str] | None = None) -> ClassEmbeddings:
-        """The classes that images are compared with: `classnames`, or else `classes`, which are
-        embedded once until they change.
-
-        Raises:
-            DataError: for an empty name or one that is too long.
-            UsageError: for no names at all.
-        """
-        if classnames is not None:
-            check_names(classnames)
-            if not len(classnames):
-                raise UsageError("There are no class names to choose among.")
-            return self.method.encode_classes(classnames)
-        return self.known.active
 
     def evaluate(
         self,
@@ -281,8 +184,9 @@ class FewShotClassifier(Learner):
         """Scores a dataset's test images (all images without any) as `predict` answers them.
 
         They are compared with `classes`, unless given the names that `predict` answers with; with
-        `as_novel` as in papers, where names that were not trained on are novel. Images that it was
-        trained on are left out; where no others are left, it is cross-validated. `zero_shot`
+        `as_novel` in the label spaces of papers, where names that were not trained on are novel;
+        the rule stays the classifier's (see `published_scores`). Images that it was trained on are
+        left out; where no others are left, it is cross-validated. `zero_shot`
         scores the untouched model beside it. `watch` is told how far it is.
 
         Raises:
@@ -314,6 +218,7 @@ class FewShotClassifier(Learner):
         revision: str | None = None,
         int8: bool = False,
         backbone: str | None = None,
+        published_scores: bool = False,
     ) -> "FewShotClassifier":
         """A classifier from a saved folder or a hub repository; needs no training data.
 
@@ -327,7 +232,7 @@ class FewShotClassifier(Learner):
         """
         device = device or ("cpu" if int8 else None)
         fitted = saving.load(str(name), device=device, revision=revision, backbone_name=backbone)
-        classifier = cls(device=device)
+        classifier = cls(device=device, published_scores=published_scores)
         classifier.experiment = fitted.experiment
         classifier._restore(fitted)
         return classifier.quantize() if int8 else classifier
@@ -356,7 +261,12 @@ class FewShotClassifier(Learner):
             metrics=self.metrics,
             provenance=self.provenance,
             embeds={name: tensor for name, tensor in tensors.items() if tensor is not None},
-            shots=hashes_as_tensors(self.trained_images),
+            shots={
+                **hashes_as_tensors(self.trained_images),
+                **assessment_tensors(self.assessment),
+                **self.known.tensors(),
+            },
+            assessment=assessment_numbers(self.assessment),
         )
 
     def _restore(self, fitted: saving.Fitted) -> None:
@@ -370,6 +280,10 @@ class FewShotClassifier(Learner):
                 fitted.embeds["weight"].to(device),
                 None if each is None else each.to(device),
             )
-        self._known = KnownClasses(method, fitted.classes, everything)
+        self._known = KnownClasses(
+            method, fitted.classes, everything, given_means(fitted.shots, fitted.classes)
+        )
+        shape = (len(fitted.classes.trained), method.backbone.dim)
+        self.assessment = read_assessment(fitted.assessment, fitted.shots, shape)
         self.trained_images = hashes_of_tensors(fitted.shots)
         self.metrics, self.provenance = dict(fitted.metrics), dict(fitted.provenance)

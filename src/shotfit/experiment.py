@@ -40,6 +40,9 @@ from shotfit.records import Record
 from shotfit.system.memory import peak_memory_bytes, reset_peak_memory, reused_memory
 from shotfit.training.loop import TrainStep
 
+Inspect = Callable[[Method, SupportSet, int], None]
+"""Called once a fit has come to its end: with the adapted method, its shots, and the number of
+updates of the last stage."""
 Announce = Callable[[str, int, int], None]
 """Called before training, with the name of a phase, how much of it is done, and of how much (0 is
 not known)."""
@@ -90,6 +93,7 @@ def run(
     backbone: Backbone | None = None,
     observe: Observe | None = None,
     announce: Announce | None = None,
+    inspect: Inspect | None = None,
     interrupted: Callable[[], bool] | None = None,
     device: str | None = None,
     loading: Loading | None = None,
@@ -124,6 +128,7 @@ def run(
         backbone=backbone,
         observe=watch,
         announce=announce,
+        inspect=inspect,
         interrupted=interrupted,
         device=device,
         loading=loading,
@@ -194,6 +199,7 @@ def fit_task(
     backbone: Backbone | None = None,
     observe: Observe | None = None,
     announce: Announce | None = None,
+    inspect: Inspect | None = None,
     interrupted: Callable[[], bool] | None = None,
     device: str | None = None,
     loading: Loading | None = None,
@@ -212,17 +218,28 @@ def fit_task(
         support_set(task.validation, backbone, seed + 1, loading, crop) as validation,
     ):
         support.decode(lambda done: announce("decoding images", done, len(support)))
-        return adapt(
+        updates = dict.fromkeys(range(len(experiment.recipe.stages)), 0)
+
+        def counted(method: Method, stage: int, step: TrainStep) -> None:
+            updates[stage] += 1
+            if observe is not None:
+                observe(method, stage, step)
+
+        method = adapt(
             backbone,
             support,
             experiment.recipe,
             task_facts(task),
             validation=validation,
             generator=torch.Generator().manual_seed(seed),
-            observe=observe,
+            observe=counted,
             interrupted=interrupted,
             deadline=deadline,
         )
+        if inspect is not None and not (interrupted is not None and interrupted()):
+            announce("holding shots out", 0, 0)
+            inspect(method, support, updates[max(updates)])
+        return method
 
 
 def task_facts(task: Task) -> TaskFacts:

@@ -14,6 +14,7 @@ from shotfit.data.prefetch import Loading, memory_bytes
 from shotfit.data.python_data import Naming
 from shotfit.data.task import Task
 from shotfit.errors import unknown_name
+from shotfit.evaluation.assessment import Assessment
 from shotfit.evaluation.evaluation import Evaluation
 from shotfit.experiment import Announce, Experiment, pick_device, run, task_facts, task_of
 from shotfit.methods.base import Method
@@ -21,6 +22,7 @@ from shotfit.observers.progress import fit_progress
 from shotfit.plan import PlannedStage, plan
 from shotfit.recipe import Recipe
 from shotfit.records import Record
+from shotfit.shots_assessment import Inspection
 from shotfit.system.interrupts import Interrupt, noticed_interrupt
 from shotfit.timed_plan import chosen_recipe, timed_plan
 from shotfit.training.loop import TrainStep
@@ -39,6 +41,7 @@ class Learner(ABC):
         seed: int,
         revision: str | None,
         device: str | None,
+        published_scores: bool,
     ) -> None:
         self._params: dict[str, Any] = {
             "backbone": backbone,
@@ -48,7 +51,10 @@ class Learner(ABC):
             "seed": seed,
             "revision": revision,
             "device": device,
+            "published_scores": published_scores,
         }
+        self.published_scores = published_scores
+        """Whether classes are scored as the paper does, whatever the shots say."""
         self.device = pick_device(device)
         self.minutes = minutes
         recipe = chosen_recipe(method, preset, minutes, self.device)
@@ -63,8 +69,11 @@ class Learner(ABC):
         """Of the test images, in percent, if there were any."""
 
     @abstractmethod
-    def take(self, method: Method, record: Record, *, task: Task) -> Self:
-        """Uses an adapted method, with the record and the task of the run that made it."""
+    def take(
+        self, method: Method, record: Record, *, task: Task, assessment: Assessment | None
+    ) -> Self:
+        """Uses an adapted method, with the record and the task of the run that made it, and what
+        the shots say about it."""
 
     @abstractmethod
     def note(self, record: Record, evaluation: Evaluation) -> Record:
@@ -132,9 +141,11 @@ class Learner(ABC):
                 started=started,
                 device=device,
                 loading=loading,
+                assessed=not self.published_scores,
             )
             experiment, backbone, deadline = timed.experiment, timed.backbone, timed.deadline
         self.plan = plan(experiment.recipe, task_facts(task))
+        inspection = Inspection(experiment.recipe, task_facts(task), experiment.seed)
         with (
             noticed_interrupt() as interrupt,
             self._progress(experiment.recipe, observe, interrupt, verbose) as (watch, announce),
@@ -145,13 +156,14 @@ class Learner(ABC):
                 backbone=backbone,
                 observe=watch,
                 announce=announce,
+                inspect=None if self.published_scores else inspection,
                 interrupted=lambda: interrupt.pressed,
                 device=device,
                 loading=loading,
                 deadline=deadline,
                 measured=False,
             )
-            self.take(method, record, task=task)
+            self.take(method, record, task=task, assessment=inspection.assessment)
             if record.status == "interrupted":
                 raise KeyboardInterrupt(f"after {len(self.history):,} updates, which are kept")
             if dataset.test:

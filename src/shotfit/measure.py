@@ -20,6 +20,7 @@ from shotfit.errors import DataError, UsageError
 from shotfit.evaluation.evaluation import Array, Evaluation
 from shotfit.evaluation.folds import image_folds
 from shotfit.evaluation.inference import predict_batches
+from shotfit.evaluation.scoring import Scorer
 from shotfit.evaluation.unknown_names import UnknownName, meant, places
 from shotfit.methods import get_method
 from shotfit.methods.zero_shot import ZeroShot
@@ -109,6 +110,7 @@ def evaluate(
         scored=scored,
         among=names.among,
         halves=names.halves,
+        rule=classifier.rule,
         trained_on=left_out,
         unknown=found.unknown,
         zero_shot=untouched,
@@ -241,6 +243,7 @@ def _fitted_anew(classifier: "FewShotClassifier", data: Dataset) -> "FewShotClas
         seed=experiment.seed,
         revision=experiment.revision,
         device=str(classifier.device),
+        published_scores=classifier.rule == "published",
     )
     return fresh.fit(data, verbose=False)
 
@@ -273,7 +276,8 @@ def _zero_shot(
     method.eval()
     batches = []
     done = 0
-    for batch in predict_batches(method, method.encode_classes(names), [e.image for e in examples]):
+    scorer = Scorer(method, method.encode_classes(names))
+    for batch in predict_batches(scorer, [e.image for e in examples]):
         batches.append(batch.logits.numpy())
         done += len(batch.logits)
         if watch is not None:

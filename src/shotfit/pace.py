@@ -19,6 +19,7 @@ import torch
 from shotfit.backbone import Backbone
 from shotfit.data.support_set import SupportSet
 from shotfit.errors import UsageError
+from shotfit.evaluation.cross_fitting import UPDATE_COST, VIEWS
 from shotfit.methods import get_method
 from shotfit.methods.base import Method
 from shotfit.methods.linear import LinearClassifier, LinearConfig
@@ -81,13 +82,17 @@ def measure_pace(backbone: Backbone, support: SupportSet, clock: Clock = time.pe
     return Pace(max(0.0, reading - image), image, classes, slowdown, row)
 
 
-def expected_seconds(recipe: Recipe, facts: TaskFacts, pace: Pace) -> tuple[float, ...]:
-    """Seconds of each stage of a preset's recipe, reading the images counted into the first.
+def expected_seconds(
+    recipe: Recipe, facts: TaskFacts, pace: Pace, *, assessed: bool = False
+) -> tuple[float, ...]:
+    """Seconds of each stage of a preset's recipe, reading the images counted into the first, and of
+    two stages that are `assessed` also those of that.
 
     Raises:
         UsageError: for a method that no preset has, whose cost is not known.
     """
     seconds = []
+    updates = 0
     for stage, config, trainings in plan(recipe, facts):
         batch = min(32, facts.images)
         updates = sum(total_iterations(training, facts.images) for training in trainings)
@@ -105,18 +110,23 @@ def expected_seconds(recipe: Recipe, facts: TaskFacts, pace: Pace) -> tuple[floa
             raise UsageError(f"How long {stage.method!r} takes cannot be told beforehand.")
         seconds.append(took)
     seconds[0] += facts.images * pace.reading
+    if assessed and len(seconds) == 2:
+        encoding = (VIEWS + 1) * facts.images * pace.image
+        seconds.append(encoding + UPDATE_COST * updates * pace.row)
     return tuple(seconds)
 
 
 class Choice(NamedTuple):
-    """A preset and the seconds that its stages are expected to take."""
+    """A preset and the seconds that its stages, and an assessment, are expected to take."""
 
     preset: Preset
     recipe: Recipe
     seconds: tuple[float, ...]
 
 
-def strongest_within(seconds: float, backbone: Backbone, facts: TaskFacts, pace: Pace) -> Choice:
+def strongest_within(
+    seconds: float, backbone: Backbone, facts: TaskFacts, pace: Pace, *, assessed: bool = False
+) -> Choice:
     """The strongest preset that is expected to end in so many seconds, with a margin.
 
     Raises:
@@ -125,7 +135,8 @@ def strongest_within(seconds: float, backbone: Backbone, facts: TaskFacts, pace:
     choices = []
     for preset in PRESETS.values():
         recipe = preset.on(backbone.device)
-        choices.append(Choice(preset, recipe, expected_seconds(recipe, facts, pace)))
+        took = expected_seconds(recipe, facts, pace, assessed=assessed)
+        choices.append(Choice(preset, recipe, took))
     fitting = [choice for choice in choices if sum(choice.seconds) <= MARGIN * seconds]
     if fitting:
         return fitting[-1]

@@ -1,7 +1,6 @@
 """A fitted classifier as a folder, and back: safetensors, JSON and a model card, no pickles."""
 
 import contextlib
-import hashlib
 import json
 import os
 import shutil
@@ -22,39 +21,30 @@ from shotfit.backbone.reference import Reference
 from shotfit.card import model_card
 from shotfit.classes import ClassList
 from shotfit.config import from_dict, to_dict
-from shotfit.data.checks import check_names
-from shotfit.data.template import is_template
 from shotfit.errors import DataError, UsageError
 from shotfit.experiment import Experiment, pick_device
 from shotfit.methods import get_method
 from shotfit.methods.base import Method
 from shotfit.methods.linear import LinearClassifier
 from shotfit.records import Record, record_text
+from shotfit.saved_settings import (
+    CONFIG,
+    FORMAT,
+    SHOTS,
+    WEIGHTS,
+    checksum,
+    read_settings,
+    sha256,
+)
 from shotfit.system.files import folder_written_whole
-from shotfit.system.parsing import parse_json
 from shotfit.system.paths import file_inside
 
-FORMAT = 1
-CONFIG, WEIGHTS, CARD = "shotfit.json", "model.safetensors", "README.md"
+CARD = "README.md"
 # The embeddings of the classes: what the rest of the folder gives anyway, and only saves the text
 # tower. They count while their hash is the one in the config, which names all they depend on.
 CLASSES = "classes.safetensors"
-SHOTS = "shots.safetensors"  # hashes of the images that it was trained on
 # What an evaluation of these very classes found; a folder whose classes change loses it.
 EVALUATION, PREDICTIONS = "evaluation.json", "predictions.jsonl"
-_KINDS: dict[str, Any] = {
-    "backbone_fingerprint": str,
-    "backbone_folder": str | None,
-    "stages": list,
-    "experiment": dict,
-    "trained_names": list,
-    "added_names": list,
-    "kept": list,
-    "template": str,
-    "metrics": dict,
-    "files": dict,
-    "classes": str | None,
-}
 RECORD, OPTIONS = "record.json", "config.yaml"  # the record of its run, the options of `fit`
 OWN_FILES = (CONFIG, WEIGHTS, CARD, CLASSES, SHOTS, RECORD, OPTIONS, EVALUATION, PREDICTIONS)
 
@@ -65,7 +55,9 @@ class Fitted:
 
     `embeds` are the tensors of all names' embeddings, by their names in `ClassEmbeddings`; None
     where the text tower has to compute them. `provenance` has the files, `RECORD` and `OPTIONS`, by
-    which it was made, as far as there are any. `shots` has the hashes of its training images.
+    which it was made, as far as there are any. `shots` has what is kept of images: hashes of those
+    that trained it, and of what `saved_assessment` and `KnownClasses` make of images. `assessment`
+    has the numbers of the first.
     """
 
     experiment: Experiment
@@ -75,6 +67,7 @@ class Fitted:
     embeds: dict[str, torch.Tensor] | None
     provenance: dict[str, bytes] = field(default_factory=dict)
     shots: dict[str, torch.Tensor] = field(default_factory=dict)
+    assessment: dict[str, Any] | None = None
 
 
 def save(fitted: Fitted, folder: Path) -> Path:
@@ -147,6 +140,7 @@ def load(
         embeds=_read_classes(folder, settings.get("classes")),
         provenance=read_provenance(folder),
         shots=_read_tensors(folder, SHOTS) if SHOTS in settings["files"] else {},
+        assessment=settings.get("assessment"),
     )
 
 
@@ -197,58 +191,6 @@ def find(name: str, revision: str | None = None) -> Path:
     return folder if folder.is_dir() else _download(name, revision)
 
 
-def read_settings(folder: Path) -> dict[str, Any]:
-    """The config of a saved classifier, after every file has been checked against its hash.
-
-    Raises:
-        DataError: naming the file that is missing, altered, or of a format not known here.
-    """
-    path = folder / CONFIG
-    try:
-        settings = parse_json(file_inside(folder, CONFIG).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise DataError(f"{folder} is not a saved classifier: it has no {CONFIG}.") from None
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path} cannot be read: {error}") from error
-    if not isinstance(settings, dict) or settings.get("format") != FORMAT:
-        found = settings.get("format") if isinstance(settings, dict) else None
-        raise DataError(f"{path} has format {found!r}; this version reads format {FORMAT}.")
-    if settings.get("checksum") != _checksum(settings):
-        raise DataError(f"{path} has been altered since it was saved.")
-    _check_settings(settings, path)
-    for name, expected in settings["files"].items():
-        try:
-            found = _sha256(file_inside(folder, name))
-        except FileNotFoundError:
-            raise DataError(f"{folder / name} is missing.") from None
-        if found != expected:
-            raise DataError(f"{folder / name} has been altered since it was saved.")
-    return settings
-
-
-def _check_settings(settings: dict[str, Any], path: Path) -> None:
-    """Refuses a config that nobody saved: its checksum is no secret."""
-    for key, kind in _KINDS.items():
-        if not isinstance(settings.get(key), kind):
-            raise DataError(f"{path} has no {key} that a saved classifier could have.")
-    names = [*settings["trained_names"], *settings["added_names"]]
-    places = settings["kept"]
-    if not all(isinstance(name, str) for name in names) or not all(
-        type(place) is int and 0 <= place < len(names) for place in places
-    ):
-        raise DataError(f"{path} has classes that have no names.")
-    check_names(names)
-    if not is_template(settings["template"]):
-        raise DataError(f"{path} has the template {settings['template']!r}, which cannot be used.")
-    if set(settings["files"]) not in ({WEIGHTS}, {WEIGHTS, SHOTS}):
-        raise DataError(f"{path} lists other files than {WEIGHTS} and {SHOTS}.")
-    if not settings["stages"] or not all(
-        isinstance(stage, dict) and {"method", "config"} <= stage.keys()
-        for stage in settings["stages"]
-    ):
-        raise DataError(f"{path} has stages without a method or its config.")
-
-
 def push(fitted: Fitted, repository: str, *, private: bool) -> str:
     """Uploads a saved folder; see `FewShotClassifier.push_to_hub`."""
     import huggingface_hub
@@ -278,15 +220,15 @@ def _write(fitted: Fitted, folder: Path, reference: Reference, *, own: bool) -> 
     learned = method.learned_state()
     check_finite(learned)
     safetensors.torch.save_file(learned, folder / WEIGHTS)
-    files = {WEIGHTS: _sha256(folder / WEIGHTS)}
+    files = {WEIGHTS: sha256(folder / WEIGHTS)}
     if fitted.shots:
         safetensors.torch.save_file(fitted.shots, folder / SHOTS)
-        files[SHOTS] = _sha256(folder / SHOTS)
+        files[SHOTS] = sha256(folder / SHOTS)
     classes = None
     if fitted.embeds is not None:
         tensors = {name: v.detach().cpu().contiguous() for name, v in fitted.embeds.items()}
         safetensors.torch.save_file(tensors, folder / CLASSES)
-        classes = _sha256(folder / CLASSES)
+        classes = sha256(folder / CLASSES)
     settings = {
         "format": FORMAT,
         "shotfit": __version__,
@@ -301,13 +243,15 @@ def _write(fitted: Fitted, folder: Path, reference: Reference, *, own: bool) -> 
         "experiment": to_dict(fitted.experiment),
         "trained_names": list(method.trained_names),
         "added_names": list(fitted.classes.added),
+        "added_images": list(fitted.classes.images),
         "kept": list(fitted.classes.active),
         "template": method.template,
         "metrics": fitted.metrics,
+        "assessment": fitted.assessment,
         "files": files,
         "classes": classes,
     }
-    settings["checksum"] = _checksum(settings)
+    settings["checksum"] = checksum(settings)
     text = json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
     (folder / CONFIG).write_text(text, encoding="utf-8")
     unfinished = is_unfinished(fitted.provenance)
@@ -349,19 +293,10 @@ def _foreign(folder: Path) -> bool:
     return any(folder.iterdir()) and not (folder / CONFIG).is_file()
 
 
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def _checksum(settings: dict[str, Any]) -> str:
-    rest = {key: value for key, value in settings.items() if key != "checksum"}
-    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
-
-
 def _read_classes(folder: Path, expected: str | None) -> dict[str, torch.Tensor] | None:
     """The saved embeddings; None when they are missing or not those that the config names."""
     try:
-        if expected is None or _sha256(file_inside(folder, CLASSES)) != expected:
+        if expected is None or sha256(file_inside(folder, CLASSES)) != expected:
             return None
     except FileNotFoundError:
         return None

@@ -51,7 +51,7 @@ class TimedPlan(NamedTuple):
     preset: str
     backbone: Backbone
     expected: tuple[float, ...]
-    """Seconds of each stage."""
+    """Seconds of each stage, and of the assessment."""
     deadline: Deadline | None
 
     def __str__(self) -> str:
@@ -68,9 +68,12 @@ def timed_plan(
     started: float | None = None,
     device: str | None = None,
     loading: Loading | None = None,
+    assessed: bool = False,
 ) -> TimedPlan:
     """How long a preset will take on a task here, or the strongest that ends in so many `minutes`
     from `started`, a time of `time.monotonic` (now). Loads the backbone and times a few steps.
+
+    Being `assessed` by its shots counts as a part of the fit.
 
     The experiment comes back with that preset's recipe; without `minutes`, with its own, which may
     be the preset's with changes.
@@ -87,10 +90,11 @@ def timed_plan(
         pace = measure_pace(backbone, support)
     if minutes is None:
         assert preset is not None
-        expected = expected_seconds(experiment.recipe, facts, pace)
+        expected = expected_seconds(experiment.recipe, facts, pace, assessed=assessed)
         return TimedPlan(experiment, preset, backbone, expected, None)
     ends = started + 60 * minutes
-    choice = strongest_within(ends - time.monotonic(), backbone, facts, pace)
+    left = ends - time.monotonic()
+    choice = strongest_within(left, backbone, facts, pace, assessed=assessed)
     chosen = dataclasses.replace(experiment, recipe=choice.recipe)
     deadline = Deadline(ends, choice.seconds)
     return TimedPlan(chosen, choice.preset.name, backbone, choice.seconds, deadline)

@@ -28,7 +28,8 @@ from shotfit.classifier import FewShotClassifier
 from shotfit.data.image_files import find_images, list_images
 from shotfit.errors import DataError, UsageError
 from shotfit.recipe import Recipe, Stage, named_recipe
-from shotfit.saving import CLASSES, CONFIG, _checksum
+from shotfit.saved_settings import CONFIG, checksum
+from shotfit.saving import CLASSES
 from shotfit.system.ray_cluster import RayOptions
 
 RECIPE = Recipe(
@@ -205,7 +206,7 @@ def test_stale_class_embeddings_are_left_alone(model, images, tmp_path):
         else:
             settings = json.loads((folder / CONFIG).read_text())
             del settings["classes"]
-            settings["checksum"] = _checksum(settings)
+            settings["checksum"] = checksum(settings)
             (folder / CONFIG).write_text(json.dumps(settings))
         found = FewShotClassifier.from_pretrained(folder).predict_proba(images)
         assert np.allclose(found, expected, atol=1e-6)

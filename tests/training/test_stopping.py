@@ -11,7 +11,6 @@ from conftest import make_backbone, make_support, shapes_dataset
 from intervals import average, difference
 from stopping import policies
 from stopping.signals import GradientEvidence, TextDrift, TrainingFit
-from stopping.vocabulary import VOCABULARY
 
 from shotfit import adaptation
 from shotfit.adaptation import adapt
@@ -21,6 +20,7 @@ from shotfit.data.sources.demo import list_tasks
 from shotfit.data.sources.demo import load as load_embedded
 from shotfit.data.task import make_task
 from shotfit.errors import UsageError
+from shotfit.evaluation.vocabulary import VOCABULARY
 from shotfit.methods import get_method
 from shotfit.methods.published import TaskFacts, TrainConfig
 from shotfit.plan import plan

@@ -50,6 +50,8 @@ def show_evaluation(evaluation: Evaluation) -> None:
 def notes(evaluation: Evaluation) -> list[str]:
     """What a reader must know before the numbers."""
     found = []
+    if evaluation.rule == "fitted":
+        found.append("Scores: levels and temperatures fitted on the shots.")
     if evaluation.trained_on:
         found.append(
             f"{_images(evaluation.trained_on)} left out: the classifier was trained on them."

@@ -16,13 +16,14 @@ from shotfit.data.holdout import hold_out
 from shotfit.data.prefetch import Loading
 from shotfit.data.sources import load_dataset
 from shotfit.evaluation.evaluation import Evaluation
-from shotfit.experiment import Experiment, run, task_of
+from shotfit.experiment import Experiment, run, task_facts, task_of
 from shotfit.methods.base import Method
 from shotfit.observers.counting import counting
 from shotfit.observers.profiling import Profile
 from shotfit.observers.progress import fit_progress
 from shotfit.records import Record
 from shotfit.saving import EVALUATION, PREDICTIONS, check_target
+from shotfit.shots_assessment import Inspection
 from shotfit.system.interrupts import Interrupt, noticed_interrupt
 from shotfit.timed_plan import timed_plan
 from shotfit.training.execution import determinism
@@ -63,6 +64,7 @@ def fit_and_save(
     profile: bool = False,
     keep_predictions: bool = False,
     on_interrupt: Literal["keep", "discard"] | None = None,
+    published_scores: bool = False,
 ) -> Fit:
     """Fits, saves, and measures where there are images to spare for it, as `predict` answers. With
     `timing` the plan is timed and printed before it starts.
@@ -87,12 +89,15 @@ def fit_and_save(
             started=timing.started,
             device=device,
             loading=loading,
+            assessed=not published_scores,
         )
         timing.preset, timing.expected = planned.preset, sum(planned.expected)
         experiment, backbone, deadline = planned.experiment, planned.backbone, planned.deadline
         if not quiet:
             print(f"Plan: {planned}", file=sys.stderr, flush=True)
     stages = [stage.method for stage in experiment.recipe.stages]
+    task = task_of(experiment, dataset, root)
+    inspection = Inspection(experiment.recipe, task_facts(task), experiment.seed)
     recording = Profile(stages) if profile else None
     with (
         determinism(deterministic),
@@ -106,6 +111,7 @@ def fit_and_save(
             backbone=backbone,
             observe=_both(progress.observe, recording, interrupt),
             announce=progress.announce,
+            inspect=None if published_scores else inspection,
             interrupted=lambda: interrupt.pressed,
             device=device,
             loading=loading,
@@ -117,8 +123,8 @@ def fit_and_save(
     stopped = record.status == "interrupted"
     if stopped and not _keeps(on_interrupt, record):
         raise KeyboardInterrupt
-    classifier = FewShotClassifier(device=device)
-    classifier.take(method, record, task=task_of(experiment, dataset, root))
+    classifier = FewShotClassifier(device=device, published_scores=published_scores)
+    classifier.take(method, record, task=task, assessment=inspection.assessment)
     # Before it is measured, so that nothing is lost whatever becomes of that.
     folder = classifier.save_pretrained(out)
     evaluation = None

@@ -49,6 +49,7 @@ class FitOptions:
     image_memory: int | str | None = None
     image_disk: int | str | None = None
     full_size: bool | None = None
+    published_scores: bool | None = None
 
     def experiment(self, device: str | None = None) -> Experiment:
         """The experiment that these options describe, on a device; with `minutes`, its recipe is

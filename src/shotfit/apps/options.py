@@ -43,6 +43,14 @@ Int8 = Annotated[
     bool,
     typer.Option("--int8", help="Round the image tower to 8 bits: faster on a CPU, not the same."),
 ]
+PublishedScores = Annotated[
+    bool,
+    typer.Option(
+        "--published-scores",
+        help="Score as the paper does, trained rows and names as they are, and not by the levels "
+        "that were fitted on the shots.",
+    ),
+]
 Classes = Annotated[
     str | None,
     typer.Option(help="Comma-separated names to choose among, also ones never trained on."),

@@ -68,6 +68,8 @@ class Evaluation:
     among: str = "the classifier's names"
     """What the names are."""
     halves: bool = False
+    rule: str = "published"
+    """How classes were compared: as "published", or by levels "fitted" on the shots."""
     trained_on: int = 0
     """Images left out because the classifier was trained on them."""
     unknown: tuple[UnknownName, ...] = ()
@@ -178,6 +180,7 @@ class Evaluation:
         return {
             "scored": self.scored,
             "among": self.among,
+            "rule": self.rule,
             "images": len(self.labels),
             "metrics": self.metrics,
             "accuracy": _plain(self.accuracy),

@@ -10,23 +10,24 @@ from torch import Tensor
 from shotfit.data.images import ImageSource
 from shotfit.data.prefetch import Loading, prepared_batches
 from shotfit.errors import DataError
-from shotfit.methods.base import ClassEmbeddings, Method
+from shotfit.evaluation.scoring import Scorer
 
 
 @dataclass(frozen=True)
 class PredictedBatch:
     """A batch of images and its logits (readable images, classes), in order, on the CPU; `broken`
-    has the errors of the others by their place in `images`."""
+    has the errors of the others by their place in `images`. `familiarity` (readable images,) says
+    how well each answer fits, where the rule was fitted."""
 
     images: list[ImageSource]
     logits: Tensor
     broken: dict[int, DataError]
+    familiarity: Tensor | None = None
 
 
 @torch.no_grad()
 def predict_batches(
-    method: Method,
-    classes: ClassEmbeddings,
+    scorer: Scorer,
     images: Iterable[ImageSource],
     *,
     batch_size: int = 64,
@@ -37,11 +38,12 @@ def predict_batches(
 
     `reduced` images are read at a fraction of their size (`enough_for_prediction`).
     """
-    device = method.backbone.device
+    backbone = scorer.method.backbone
+    device = backbone.device
     loading = replace(loading or Loading(), pin_memory=device.type == "cuda")
     batches = prepared_batches(
         ((image, None) for image in images),
-        method.backbone.image_spec,
+        backbone.image_spec,
         batch_size,
         reduced=reduced,
         loading=loading,
@@ -49,8 +51,8 @@ def predict_batches(
     with contextlib.closing(batches):
         for batch in batches:
             if len(batch.pixels):
-                pixels = batch.pixels.to(device, non_blocking=True)
-                logits = method(pixels, classes).float().cpu()
+                found = scorer(batch.pixels.to(device, non_blocking=True))
+                yield PredictedBatch(batch.images, found.logits, batch.broken, found.familiarity)
             else:
-                logits = torch.zeros(0, len(classes.names))
-            yield PredictedBatch(batch.images, logits, batch.broken)
+                none = torch.zeros(0, len(scorer.names))
+                yield PredictedBatch(batch.images, none, batch.broken)

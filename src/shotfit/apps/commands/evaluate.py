@@ -27,6 +27,7 @@ def evaluate(
     keep_predictions: Annotated[
         Path | None, typer.Option(help="Write every image's answer and logits here (JSON lines).")
     ] = None,
+    published_scores: options.PublishedScores = False,
     int8: options.Int8 = False,
     backbone: options.SavedBackbone = None,
     device: options.Device = None,
@@ -50,7 +51,11 @@ def evaluate(
 
     dataset = as_dataset(data, root)
     classifier = FewShotClassifier.from_pretrained(
-        model, device=device, int8=int8, backbone=confirmed(model, backbone)
+        model,
+        device=device,
+        int8=int8,
+        backbone=confirmed(model, backbone),
+        published_scores=published_scores,
     )
     with counting(quiet=quiet) as watch:
         found = classifier.evaluate(

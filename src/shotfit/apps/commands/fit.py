@@ -116,6 +116,14 @@ def fit(
             "that the crops need.",
         ),
     ] = None,
+    published_scores: Annotated[
+        bool | None,
+        typer.Option(
+            "--published-scores",
+            help="Score trained rows and names as they are, as published, and not by the levels "
+            "that held-out shots are asked for after the fit.",
+        ),
+    ] = None,
     on_interrupt: Annotated[
         Literal["keep", "discard"] | None,
         typer.Option(
@@ -156,6 +164,7 @@ def fit(
         image_memory=image_memory,
         image_disk=image_disk,
         full_size=full_size,
+        published_scores=published_scores,
         data=data,
     )
     chosen = options.merged(config, given)
@@ -178,6 +187,7 @@ def fit(
         profile=profile or trace is not None,
         keep_predictions=keep_predictions,
         on_interrupt=on_interrupt,
+        published_scores=bool(chosen.published_scores),
     )
     if timing is not None:
         chosen = dataclasses.replace(chosen, preset=timing.preset, minutes=None)

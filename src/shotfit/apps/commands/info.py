@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -14,7 +14,8 @@ def info(
     as_json: options.Json = False,
 ) -> None:
     """What a saved classifier is; its files are checked against their hashes."""
-    from shotfit.saving import is_unfinished, read_provenance, read_settings
+    from shotfit.saved_settings import read_settings
+    from shotfit.saving import is_unfinished, read_provenance
     from shotfit.system.terminal import printable
 
     settings = read_settings(model)
@@ -31,7 +32,19 @@ def info(
     print(printable(f"backbone   {experiment['backbone']}"))
     print(f"stages     {stages}")
     print(f"shots      {experiment['shots'] or 'all images'}, seed {experiment['seed']}")
+    print(f"scores     {_rule(settings.get('assessment'))}")
     print(f"tensors    {size:,} bytes, unaltered")
     added = sum(place >= len(settings["trained_names"]) for place in settings["kept"])
     print(f"classes    {len(classes)} ({added} added by name): {', '.join(classes)}")
     options.show_metrics(settings["metrics"])
+
+
+def _rule(assessment: dict[str, Any] | None) -> str:
+    """How its classes are compared."""
+    if assessment is None:
+        return "as published: trained rows and names as they are"
+    numbers = assessment["calibration"]
+    return (
+        f"fitted on the shots: trained classes {numbers['level']:+.2f} against names, sharpness "
+        f"{numbers['sharpness']:.2f} (--published-scores for the published ones)"
+    )

@@ -15,7 +15,7 @@ def list_classes(
 ) -> None:
     """The classes that a saved classifier answers with, and where each comes from."""
     from shotfit.classes import ClassList
-    from shotfit.saving import read_settings
+    from shotfit.saved_settings import read_settings
 
     classes = ClassList.saved(read_settings(model))
     if as_json:

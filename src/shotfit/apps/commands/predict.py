@@ -42,6 +42,7 @@ def predict(
             "--reduced", help="Read large images at a fraction of their size: faster, not the same."
         ),
     ] = False,
+    published_scores: options.PublishedScores = False,
     int8: options.Int8 = False,
     batch_size: Annotated[int, typer.Option(min=1)] = 64,
     ray: Annotated[
@@ -72,7 +73,13 @@ def predict(
     from shotfit.system.terminal import printable
 
     question = stream.Question(
-        model, options.class_names(classes), top, int8, reduced, backbone=confirmed(model, backbone)
+        model,
+        options.class_names(classes),
+        top,
+        int8,
+        reduced,
+        published_scores=published_scores,
+        backbone=confirmed(model, backbone),
     )
     if ray is None and not (cpus_per_replica is None and gpus_per_replica is None):
         raise UsageError("--cpus-per-replica and --gpus-per-replica are about --ray; add it.")

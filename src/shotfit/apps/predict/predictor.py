@@ -20,6 +20,7 @@ class Question:
     top: int = 1
     int8: bool = False
     reduced: bool = False
+    published_scores: bool = False
     backbone: str | None = None
     """The pretrained model, where the classifier may not choose it."""
 
@@ -39,17 +40,20 @@ class Predictor:
         self.batch_size = batch_size
         self.loading = Loading(workers=workers)
         self.classifier = FewShotClassifier.from_pretrained(
-            question.model, device=device, int8=question.int8, backbone=question.backbone
+            question.model,
+            device=device,
+            int8=question.int8,
+            backbone=question.backbone,
+            published_scores=question.published_scores,
         )
         # Once for all images, though `rows` may be asked for block by block.
-        self.classes = self.classifier.encode_classes(question.classes)
+        self.scorer = self.classifier.scorer(question.classes)
 
     def rows(self, images: Iterator[str]) -> Generator[list[Row], None, None]:
         """Batches of rows in the order of the images; an image that cannot be read has an "error"
         in place of "answers"."""
         batches = predict_batches(
-            self.classifier.method,
-            self.classes,
+            self.scorer,
             images,
             batch_size=self.batch_size,
             reduced=self.question.reduced,
@@ -60,7 +64,8 @@ class Predictor:
                 yield list(self._rows(batch))
 
     def _rows(self, batch: PredictedBatch) -> Iterator[Row]:
-        count = min(self.question.top, len(self.classes.names))
+        names = self.scorer.names
+        count = min(self.question.top, len(names))
         found = batch.logits.softmax(dim=-1).topk(count)
         readable = zip(found.values.tolist(), found.indices.tolist(), strict=True)
         for place, image in enumerate(batch.images):
@@ -69,7 +74,7 @@ class Predictor:
                 continue
             probabilities, chosen = next(readable)
             answers = [
-                {"class": self.classes.names[index], "probability": round(probability, 6)}
+                {"class": names[index], "probability": round(probability, 6)}
                 for probability, index in zip(probabilities, chosen, strict=True)
             ]
             yield {"image": str(image), "answers": answers}

@@ -17,6 +17,7 @@ from shotfit.apps.predict.output_file import Row
 from shotfit.apps.predict.predictor import Predictor, Question
 from shotfit.data.image_files import find_images
 from shotfit.errors import DataError
+from shotfit.saved_settings import read_settings
 from shotfit.system.memory import reused_memory
 from shotfit.system.ray_cluster import RayOptions
 
@@ -51,7 +52,7 @@ def identity(question: Question, places: Sequence[str]) -> tuple[int, dict[str, 
     Raises:
         DataError: for a folder that is not a saved classifier, or places without images.
     """
-    settings = saving.read_settings(saving.find(question.model))
+    settings = read_settings(saving.find(question.model))
     count, digest = survey(places)
     return count, {
         "model": settings["checksum"][:12],
@@ -59,6 +60,7 @@ def identity(question: Question, places: Sequence[str]) -> tuple[int, dict[str, 
         "top": question.top,
         "int8": question.int8,
         "reduced": question.reduced,
+        "published_scores": question.published_scores,
         "images": digest,
     }
 

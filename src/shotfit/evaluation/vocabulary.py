@@ -1,7 +1,8 @@
 """A fixed list of everyday words, none of them a class of the embedded suite.
 
-It stands for what a text encoder knows beyond the task at hand (`signals.TextDrift`). It was
-written down before any measurement, is the same for every task, and is never looked up against
+It stands for what a text encoder knows beyond the task at hand: for names that are never the right
+answer when a `Calibration` is fitted, and for the drift of names in the study of stopping rules. It
+was written down before any measurement, is the same for every task, and is never looked up against
 one.
 """
 

@@ -1,0 +1,141 @@
+"""Predicting as Python asks for it: images of any kind in, names and probabilities out."""
+
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from shotfit.data.checks import check_names
+from shotfit.data.images import ImageSource
+from shotfit.data.prefetch import Loading
+from shotfit.data.python_data import images_of
+from shotfit.errors import UsageError
+from shotfit.evaluation.assessment import Assessment
+from shotfit.evaluation.inference import PredictedBatch, predict_batches
+from shotfit.evaluation.scoring import Scorer
+from shotfit.known_classes import KnownClasses
+from shotfit.methods.base import Method
+
+
+class Predicting(ABC):
+    """What answers with the names of its classes, by the rule that it goes by."""
+
+    assessment: Assessment | None
+    published_scores: bool
+
+    @property
+    @abstractmethod
+    def known(self) -> KnownClasses:
+        """The method and its classes, embedded."""
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The names that `predict` answers with; their order is that of `predict_proba`."""
+        return self.known.classes.names
+
+    @property
+    def method(self) -> Method:
+        """The adapted method.
+
+        Raises:
+            UsageError: before `fit`.
+        """
+        return self.known.method
+
+    def predict(
+        self, images: Any, classnames: Sequence[str] | None = None, *, fetch_urls: bool = False
+    ) -> Any:
+        """The most likely class name of each image; with `classnames`, among those instead.
+
+        `images` is one image, a folder or pattern, or what holds images: a list, an array (n, h, w,
+        3), a generator, a data frame or dataset (`python_data`). An image is a path, bytes, a file
+        object, a PIL image or an array; addresses on the web are fetched only with `fetch_urls`.
+
+        Raises:
+            DataError: for an image that cannot be read. UsageError: for what holds no images.
+        """
+        names = self.classes if classnames is None else tuple(classnames)
+        found, single = images_of(images, fetch_urls=fetch_urls)
+        answers = [
+            names[index]
+            for logits in self.iter_logits(found, classnames)
+            for index in logits.argmax(dim=-1).tolist()
+        ]
+        return answers[0] if single else answers
+
+    def predict_proba(
+        self, images: Any, classnames: Sequence[str] | None = None, *, fetch_urls: bool = False
+    ) -> np.ndarray:
+        """Softmax probabilities, float32 (images, classes), or (classes,) for a single image."""
+        found, single = images_of(images, fetch_urls=fetch_urls)
+        classes = len(self.classes if classnames is None else classnames)
+        batches = [logits.softmax(dim=-1) for logits in self.iter_logits(found, classnames)]
+        probabilities = torch.cat([torch.empty(0, classes), *batches]).numpy()
+        return probabilities[0] if single else probabilities
+
+    def iter_logits(
+        self,
+        images: Iterable[ImageSource],
+        classnames: Sequence[str] | None = None,
+        batch_size: int = 64,
+    ) -> Iterator[Tensor]:
+        """Logits batch by batch, so that any number of images takes constant memory.
+
+        Raises:
+            DataError: for an image that cannot be read.
+        """
+        with contextlib.closing(
+            self.predict_batches(images, classnames, batch_size=batch_size)
+        ) as batches:
+            for batch in batches:
+                for error in batch.broken.values():
+                    raise error
+                yield batch.logits
+
+    def predict_batches(
+        self,
+        images: Iterable[ImageSource],
+        classnames: Sequence[str] | None = None,
+        *,
+        batch_size: int = 64,
+        reduced: bool = False,
+        loading: Loading | None = None,
+    ) -> Generator[PredictedBatch, None, None]:
+        """Batches of images as they come, each with its logits and its unreadable images.
+
+        `reduced` images are read at a fraction of their size where the model needs no more.
+        """
+        return predict_batches(
+            self.scorer(classnames),
+            images,
+            batch_size=batch_size,
+            reduced=reduced,
+            loading=loading,
+        )
+
+    @property
+    def rule(self) -> Literal["fitted", "published"]:
+        """How classes are compared: on the scale that was fitted on the shots, or as published."""
+        return "published" if self.assessment is None or self.published_scores else "fitted"
+
+    @torch.no_grad()
+    def scorer(self, classnames: Sequence[str] | None = None) -> Scorer:
+        """What scores images, for prediction and evaluation alike: among `classnames`, or else
+        among `classes`, which are embedded once until they change.
+
+        Raises:
+            DataError: for an empty name or one that is too long.
+            UsageError: for no names at all.
+        """
+        classes = self.known.active
+        if classnames is not None:
+            check_names(classnames)
+            if not len(classnames):
+                raise UsageError("There are no class names to choose among.")
+            classes = self.method.encode_classes(classnames)
+        assessment = self.assessment if self.rule == "fitted" else None
+        return Scorer(self.method, classes, self.known.given(classes), assessment)

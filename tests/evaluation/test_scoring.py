@@ -1,0 +1,171 @@
+"""Which rule a classifier goes by: the fitted one by default, the published one on request, and the
+same in every place that answers."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from conftest import shapes_dataset
+
+from shotfit.classifier import FewShotClassifier
+from shotfit.errors import DataError
+from shotfit.evaluation.assessment import Assessment
+from shotfit.evaluation.calibration import Calibration, NameWithImages
+from shotfit.evaluation.scoring import GivenImages, class_head
+from shotfit.methods.base import ClassEmbeddings
+from shotfit.recipe import Recipe, Stage
+from shotfit.saved_settings import CONFIG, SHOTS, checksum
+
+RECIPE = Recipe(
+    (
+        Stage("layernorm", training={"iterations": 4, "lr": 1e-2}),
+        Stage("linear", training={"iterations": 8, "lr": 1e-2}),
+    )
+)
+
+
+@pytest.fixture(scope="module")
+def fitted(checkpoint):
+    return FewShotClassifier(str(checkpoint), RECIPE).fit(shapes_dataset(4), shots=3)
+
+
+def images(count=8):
+    return [example.image for example in shapes_dataset(4).test[:count]]
+
+
+def test_each_kind_of_class_gets_its_formula():
+    calibration = Calibration(
+        row=0.5,
+        image=0.25,
+        level=-1,
+        name=0.8,
+        attraction=0.5,
+        sharpness=2,
+        typical_image=0.1,
+        typical_name=0.2,
+        with_images=(NameWithImages(2, 0.6, 0.2, -0.5),),
+    )
+    assessment = Assessment(calibration, np.array([[0, 1]], np.float32))
+    weight = torch.tensor([[0.0, 1.0], [1.0, 0.0], [0.6, 0.8], [1.0, 0.0]])
+    classes = ClassEmbeddings(("n", "trained", "shown", "m"), weight, (-1, 0, -1, -1))
+    given = GivenImages((0, 0, 2, 0), torch.tensor([[0.0, 0], [0, 0], [0, 1], [0, 0]]))
+    found = class_head(assessment, 10, classes, given).logits(np.array([[0.6, 0.8]], np.float32))
+    crowd = 2 * np.log(2)
+    wanted = [
+        10 * (0.8 * 0.8 - 0.5 * (1 - 0.2)) - crowd,
+        10 * (0.5 * 0.6 + 0.25 * (0.8 - 0.1)) - 1,
+        10 * (0.6 * 1 + 0.2 * (0.8 - 0.1)) - 0.5,
+        10 * 0.8 * 0.6 - crowd,
+    ]
+    assert found[0] == pytest.approx([2 * value for value in wanted], abs=1e-4)
+    # Among names alone there is no level to sharpen against, and no crowd.
+    names = ClassEmbeddings(("n", "m"), weight[[0, 3]], (-1, -1))
+    alone = class_head(assessment, 10, names, GivenImages.none(names))
+    assert alone.logits(np.array([[0.6, 0.8]], np.float32))[0] == pytest.approx(
+        [2.4, 4.8], abs=1e-4
+    )
+
+
+def test_the_fitted_rule_is_the_default_and_the_published_one_an_option(fitted, checkpoint):
+    published = FewShotClassifier(str(checkpoint), RECIPE, published_scores=True)
+    published.fit(shapes_dataset(4), shots=3)
+    assert (fitted.rule, published.rule) == ("fitted", "published")
+    assert published.assessment is None
+    # The training is the same to the bit: only the comparison differs.
+    for one, two in zip(
+        fitted.method.state_dict().values(), published.method.state_dict().values(), strict=True
+    ):
+        assert torch.equal(one, two)
+    own = published.predict_proba(images())
+    assert not np.allclose(fitted.predict_proba(images()), own)
+    with torch.no_grad():
+        names = published.method.encode_classes(published.classes)
+    assert np.array_equal(own, _probabilities(published, names))
+    fitted.published_scores = True
+    assert np.array_equal(fitted.predict_proba(images()), own)
+    fitted.published_scores = False
+
+
+def _probabilities(classifier, classes):
+    from shotfit.data.images import open_image
+    from shotfit.data.transforms import prepare
+
+    spec = classifier.method.backbone.image_spec
+    pixels = torch.from_numpy(np.stack([prepare(open_image(image), spec) for image in images()]))
+    with torch.no_grad():
+        return classifier.method(pixels, classes).softmax(dim=-1).numpy()
+
+
+def test_the_rule_is_saved_and_old_folders_answer_as_before(fitted, tmp_path, shotfit):
+    folder = fitted.save_pretrained(tmp_path / "saved")
+    again = FewShotClassifier.from_pretrained(folder)
+    assert again.assessment is not None
+    assert again.assessment.calibration == fitted.assessment.calibration
+    assert again.assessment.expected == fitted.assessment.expected
+    assert np.array_equal(again.predict_proba(images()), fitted.predict_proba(images()))
+    kept = (again.assessment.scores.nonconformity, fitted.assessment.scores.nonconformity)
+    assert np.array_equal(*kept)
+    code, text, _ = shotfit("info", folder)
+    assert code == 0 and "fitted on the shots" in text
+    as_published = FewShotClassifier.from_pretrained(folder, published_scores=True)
+    assert as_published.rule == "published"
+    # A folder that was saved before there was an assessment.
+    settings = json.loads((folder / CONFIG).read_text())
+    old = {
+        key: value for key, value in settings.items() if key not in ("assessment", "added_images")
+    }
+    old["checksum"] = checksum(old)
+    (folder / CONFIG).write_text(json.dumps(old))
+    former = FewShotClassifier.from_pretrained(folder)
+    assert former.rule == "published"
+    wanted = as_published.predict_proba(images())
+    assert np.array_equal(former.predict_proba(images()), wanted)
+    code, text, _ = shotfit("info", folder)
+    assert code == 0 and "as published" in text
+
+
+def test_an_assessment_that_fits_nothing_is_refused(fitted, tmp_path):
+    folder = fitted.save_pretrained(tmp_path / "saved")
+    settings = json.loads((folder / CONFIG).read_text())
+    assert SHOTS in settings["files"]
+    for change in (
+        {"assessment": {"calibration": {"row": "high"}}},
+        {"assessment": {"nonsense": 1}},
+        {"added_images": [1]},
+    ):
+        forged = {**settings, **change}
+        forged["checksum"] = checksum(forged)
+        (folder / CONFIG).write_text(json.dumps(forged))
+        with pytest.raises(DataError, match="assessment|images its classes"):
+            FewShotClassifier.from_pretrained(folder)
+
+
+def test_every_place_that_answers_goes_by_the_same_rule(fitted, tmp_path, shotfit):
+    fitted_on = shapes_dataset(4)
+    folder = fitted.save_pretrained(tmp_path / "saved")
+    picture = tmp_path / "one.png"
+    fitted_on.test[0].image.save(picture)
+    wanted = fitted.predict_proba(picture)
+    for flags in ((), ("--published-scores",)):
+        code, text, _ = shotfit("predict", folder, picture, "--top", 4, "--json", "-q", *flags)
+        assert code == 0
+        answers = json.loads(text)["answers"]
+        told = {answer["class"]: answer["probability"] for answer in answers}
+        own = np.array([told[name] for name in fitted.classes])
+        assert np.allclose(own, wanted, atol=1e-5) == (not flags)
+    found = fitted.evaluate(fitted_on)
+    assert found.rule == "fitted"
+    right = sum(
+        answer == fitted_on.classnames[example.label]
+        for example, answer in zip(
+            fitted_on.test, fitted.predict([e.image for e in fitted_on.test]), strict=True
+        )
+    )
+    assert found.accuracy.right == right
+
+
+def test_methods_without_a_second_stage_keep_their_own_scores(checkpoint):
+    plain = FewShotClassifier(str(checkpoint), "zero_shot").fit(shapes_dataset(4), shots=2)
+    assert plain.rule == "published"
+    assert plain.assessment is None

@@ -31,7 +31,7 @@ ROOMS = """
     methods
     training
     evaluation
-    recipe
+    recipe runtime
     plan presets
     pace
     adaptation
@@ -40,7 +40,7 @@ ROOMS = """
     observers saving bench timed_plan measure known_classes
     learning predicting
     classifier report
-    estimator
+    estimator export
     apps
 """
 # Rooms that see less than all that is below them: what they hold is made from values alone.
@@ -51,11 +51,12 @@ ONLY = {
     "classes": {"errors"},
     "paper": {"errors", "averages"},
     "records": {"errors", "config", "system"},
+    "runtime": {"errors", "classes", "system", "data", "evaluation"},
     "report": {"errors", "config", "system", "averages", "paper", "records", "methods"},
 }
 # The files and folders inside `data`, likewise from the bottom up.
 DATA = """
-    template addresses
+    template addresses names
     images
     dataset image_files web
     task transforms checks shifts image_hashes
@@ -72,12 +73,15 @@ DATA = """
 OUTSIDE = {
     "torch": """system data backbone layers methods training evaluation recipe plan presets
         pace adaptation experiment observers saving bench timed_plan measure saved_assessment
-        shots_assessment known_classes predicting classifier apps""",
+        shots_assessment known_classes predicting classifier export apps""",
     "transformers": "backbone",
     "huggingface_hub": "backbone saving apps",
     "safetensors": "backbone saving",
-    "numpy": "data evaluation measure predicting estimator report",
+    "numpy": "data evaluation measure predicting estimator report runtime export",
     "sklearn": "estimator",
+    "onnx": "export",
+    "onnxruntime": "runtime export",
+    "tokenizers": "runtime",
     "PIL": "data",
     "yaml": "config apps",
     "filelock": "system",

@@ -32,10 +32,10 @@ UNSEEN = ("yellow", "purple")
 EPS = 1e-5
 
 
-def build(name, task, *, seed=1, family="clip", **options):
+def build(name, task, *, seed=1, family="clip", backbone=None, **options):
     """A fresh method after setup, as a run would make it."""
     method = get_method(name)(
-        make_backbone(family=family),
+        backbone or make_backbone(family=family),
         get_method(name).published_config(FACTS),
         **options,
         generator=torch.Generator().manual_seed(seed),

@@ -11,11 +11,11 @@ from shotfit import measure, saving
 from shotfit.backbone.int8 import quantize
 from shotfit.classes import ClassList
 from shotfit.config import from_dict
-from shotfit.data.checks import check_names
 from shotfit.data.dataset import Dataset
 from shotfit.data.image_hashes import hashes_as_tensors, hashes_of_tensors
 from shotfit.data.images import ImageSource
 from shotfit.data.inputs import as_dataset
+from shotfit.data.names import check_names
 from shotfit.data.task import Task
 from shotfit.errors import UsageError
 from shotfit.evaluation.assessment import Assessment

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from shotfit.data.checks import check_names
 from shotfit.data.images import ImageSource
+from shotfit.data.names import check_names
 from shotfit.data.prefetch import Loading
 from shotfit.data.python_data import images_of
 from shotfit.errors import UsageError

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from shotfit.data.checks import check_names
+from shotfit.data.names import check_names
 from shotfit.data.template import is_template
 from shotfit.errors import DataError
 from shotfit.system.parsing import parse_json

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from shotfit.errors import DataError
-from shotfit.system.files import WriterLock, folder_written_whole, write_atomically
+from shotfit.system.files import folder_written_whole, write_atomically
+from shotfit.system.locks import WriterLock
 
 
 def test_a_file_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch):

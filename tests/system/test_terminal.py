@@ -7,7 +7,7 @@ from conftest import shapes_dataset
 from PIL import Image
 
 from shotfit.averages import Estimate
-from shotfit.data.checks import check_names
+from shotfit.data.names import check_names
 from shotfit.errors import DataError
 from shotfit.report.render import render
 from shotfit.report.tables import Cell, Column, Panel, Report, Row

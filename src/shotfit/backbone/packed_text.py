@@ -101,6 +101,30 @@ class PackedText:
         return split_heads(torch.cat([head, self._rows(x[:, self.prefix :])], dim=2), heads)
 
 
+@dataclass(frozen=True, eq=False)
+class TracedText(PackedText):
+    """One text whose tokens are values of a graph, as an exporter needs it."""
+
+    @cached_property
+    def apart(self) -> "TracedText":
+        """The same layout: a single text shares nothing with others."""
+        return replace(self, ids=torch.arange(len(self.positions), device=self.ids.device))
+
+
+def traced_text(ids: Tensor, end: Tensor) -> TracedText:
+    """The layout of one text of token ids (length,) whose end-of-text token is at place `end`, a
+    scalar; what stands behind it changes nothing."""
+    plain = pack([[0] * len(ids)], shared=1)
+    ends = (end - plain.prefix).reshape(1)
+    rows = torch.arange(plain.gather.shape[1], device=ids.device)
+    seen = torch.cat([_seen(plain.prefix, like=plain.end_mask[0, 0, 0]), rows <= ends])
+    known = {
+        name: value for name, value in vars(plain).items() if name in PackedText.__annotations__
+    }
+    changed = {"ids": ids, "ends": ends, "end_mask": seen[None, None, None]}
+    return TracedText(**{**known, **changed})
+
+
 def _seen(count: int, like: Tensor) -> Tensor:
     """What every token of a mask's rows sees of `count` tokens in front: all of them."""
     return like.new_ones(*like.shape[:-1], count)

@@ -86,7 +86,7 @@ def append_prompts(deep: DeepPrompts) -> Enter:
 
 def per_image(prompt: Tensor, tokens: Tensor) -> Tensor:
     """A prompt (n, width) or (batch, n, width) for every image of `tokens`."""
-    return prompt.to(tokens.dtype).expand(len(tokens), -1, -1)
+    return prompt.to(tokens.dtype).expand(tokens.shape[0], -1, -1)
 
 
 def blended(new: Tensor, old: Tensor, share: float) -> Tensor:

@@ -12,14 +12,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from shotfit.evaluation import heads
 from shotfit.evaluation.assessment import Assessment
-from shotfit.evaluation.calibration import (
-    Head,
-    crowd,
-    illustrated_head,
-    named_head,
-    trained_head,
-)
+from shotfit.evaluation.calibration import Head
 from shotfit.evaluation.rejection import NEARNESS
 from shotfit.methods.base import ClassEmbeddings, Method
 
@@ -63,7 +58,7 @@ class Scorer:
         self.head: Head | None = None
         """Under a fitted rule, the affine map from unit image embeddings to logits."""
         if assessment is None:
-            self.classes = _blended(classes, given)
+            self.classes = blended(classes, given)
         else:
             self.classes = classes
             self.head = class_head(assessment, logit_scale(method), classes, given)
@@ -102,25 +97,13 @@ def class_head(
     assessment: Assessment, scale: float, classes: ClassEmbeddings, given: GivenImages
 ) -> Head:
     """The classes on one scale: trained rows, names with images, and names."""
-    calibration = assessment.calibration
-    embeds = classes.weight.float().cpu().numpy()
-    rows, counts = np.array(classes.rows, np.int64), np.array(given.counts, np.int64)
-    trained = rows >= 0
-    shown = ~trained & (counts > 0)
-    named = ~trained & ~shown
-    own, of_given = assessment.means[rows[trained]], given.means.float().cpu().numpy()[shown]
-    center, many = assessment.means.mean(axis=0), counts[shown].tolist()
-    heads = (
-        (trained, trained_head(calibration, scale, embeds[trained], own)),
-        (shown, illustrated_head(calibration, scale, embeds[shown], of_given, many)),
-        (named, named_head(calibration, scale, embeds[named], center)),
+    arrays = heads.KnownAs(
+        embeds=classes.weight.float().cpu().numpy(),
+        rows=np.array(classes.rows, np.int64),
+        counts=np.array(given.counts, np.int64),
+        means=given.means.float().cpu().numpy(),
     )
-    weight, bias = np.zeros_like(embeds), np.zeros(len(embeds), np.float32)
-    for places, head in heads:
-        weight[places], bias[places] = head.weight, head.bias
-    bias[named] -= crowd(int(trained.sum()), int(named.sum()))
-    factor = np.float32(calibration.sharpness if trained.any() else 1.0)
-    return Head(factor * weight, factor * bias)
+    return heads.class_head(assessment.calibration, scale, assessment.means, arrays)
 
 
 def _seen(assessment: Assessment, given: GivenImages) -> np.ndarray:
@@ -129,7 +112,7 @@ def _seen(assessment: Assessment, given: GivenImages) -> np.ndarray:
     return np.concatenate([assessment.means, given.means.float().cpu().numpy()[shown]])
 
 
-def _blended(classes: ClassEmbeddings, given: GivenImages) -> ClassEmbeddings:
+def blended(classes: ClassEmbeddings, given: GivenImages) -> ClassEmbeddings:
     """Names with images halfway between the text and the mean image."""
     shown = torch.tensor(given.counts, device=classes.weight.device) > 0
     if not shown.any():

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from shotfit.backbone import Backbone, DeepPrompts
+from shotfit.errors import UsageError
 from shotfit.layers.anchors import cosine_distance
 from shotfit.layers.depth import last_block, scaled_block
 from shotfit.layers.prompt_tokens import random_linear, random_prompts
@@ -151,6 +152,22 @@ def fused(logits: Pair, alpha: float, rows: Sequence[int]) -> Tensor:
     shared, mixed = (part.index_select(1, columns) for part in (own, both))
     level = shared.logsumexp(dim=1, keepdim=True) - mixed.logsumexp(dim=1, keepdim=True)
     return own.index_copy(1, columns, mixed + level)
+
+
+def fused_rows(class_embeds: Tensor, alpha: float, rows: Sequence[int]) -> Tensor:
+    """What f and g side by side, (batch, 2 dim), are multiplied with for `fused`, (classes, 2 dim).
+
+    Raises:
+        UsageError: for trained and novel classes together, whose shift is another for each image.
+    """
+    trained = rows[0] >= 0
+    if any((row >= 0) != trained for row in rows):
+        raise UsageError(
+            "Trained and novel classes together are set to one level for each image, which is no "
+            "product of an image's features with fixed rows: keep classes of one kind."
+        )
+    shares = (alpha, 1 - alpha) if trained else (1.0, 0.0)
+    return torch.cat([share * class_embeds for share in shares], dim=-1)
 
 
 def anchored_loss(

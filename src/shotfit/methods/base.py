@@ -132,6 +132,19 @@ class Method(nn.Module):
         """Logits (batch, classes)."""
         return self.logits(self.encode_images(pixels), classes.weight)
 
+    def score_features(self, pixels: Tensor) -> Tensor:
+        """What an image brings into its scores, (batch, features); see `score_rows`."""
+        return self.encode_images(pixels)
+
+    def score_rows(self, classes: ClassEmbeddings) -> tuple[Tensor, Tensor]:
+        """The scores as a product, which is what can be exported: rows (classes, features) and
+        offsets (classes,) with `forward` = score_features rows^T + offsets.
+
+        Raises:
+            UsageError: when the scores of these classes are no such product.
+        """
+        return self.scaled_rows(classes.weight)
+
     def loss(self, inputs: Tensor, labels: Tensor, names: Sequence[str]) -> StepOutput:
         """What one training step minimises; `names[label]` is the class of an image."""
         logits = self(inputs, self.encode_classes(names))
@@ -168,7 +181,8 @@ class Method(nn.Module):
         return max(smallest, self.backbone.hints.crop_scale_min), largest
 
     def class_text(self, name: str) -> str:
-        """The text that stands for a class. Underscores are spaces to every method but TaskRes."""
+        """The text that stands for a class. Underscores are spaces to every method but TaskRes and
+        CLAP."""
         return self.template.format(name.replace("_", " "))
 
     def prompt_ensemble(self, names: Sequence[str], templates: Sequence[str]) -> Tensor:
@@ -189,6 +203,13 @@ class Method(nn.Module):
         # SigLIP adds a bias; it moves no argmax, but its sigmoid probabilities need it.
         bias = self.backbone.logit_bias
         return logits if bias is None else logits + bias
+
+    def scaled_rows(self, class_embeds: Tensor) -> tuple[Tensor, Tensor]:
+        """The rows and offsets of `score_rows` that stand for `logits`."""
+        bias = self.backbone.logit_bias
+        offsets = class_embeds.new_zeros(len(class_embeds))
+        rows = self.backbone.logit_scale.exp() * class_embeds
+        return rows, offsets if bias is None else offsets + bias
 
     def class_embeddings(
         self, names: Sequence[str], weight: Tensor, per_prompt: Tensor | None = None

@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from shotfit.config import Count
+from shotfit.errors import UsageError
 from shotfit.layers.prompt_tokens import random_linear, text_context
 from shotfit.methods.base import ClassEmbeddings, Method, StepOutput
 from shotfit.methods.published import TaskFacts, TrainConfig, dassl
@@ -81,6 +82,17 @@ class CoCoOp(Method):
         embeds = self.backbone.encode_text(self.context.texts(names), ctx)
         scores = torch.einsum("bd,bcd->bc", images, F.normalize(embeds, dim=-1))
         return self.scaled(scores)
+
+    def score_rows(self, classes: ClassEmbeddings) -> tuple[Tensor, Tensor]:
+        """Refuses.
+
+        Raises:
+            UsageError: always: a class has no row that would serve every image.
+        """
+        raise UsageError(
+            "CoCoOp embeds every class anew for every image, so that there is no row for a class: "
+            "as a first stage (2sfs:cocoop) it can be exported."
+        )
 
     def loss(self, inputs: Tensor, labels: Tensor, names: Sequence[str]) -> StepOutput:
         """Cross-entropy; the unshifted embeddings, which it does not need, are not computed."""

@@ -78,6 +78,11 @@ class CrossModal(Method):
         assert classes.per_prompt is not None
         return self.logits(self.encode_images(pixels), classes.per_prompt[0])
 
+    def score_rows(self, classes: ClassEmbeddings) -> tuple[Tensor, Tensor]:
+        """The rows themselves, scaled."""
+        assert classes.per_prompt is not None
+        return self.scaled_rows(classes.per_prompt[0])
+
     def loss(self, inputs: Tensor, labels: Tensor, names: Sequence[str]) -> StepOutput:
         """Cross-entropy; `inputs` are unit embeddings of images and of prompts."""
         logits = self.logits(inputs, self.weight)

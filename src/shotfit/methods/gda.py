@@ -100,6 +100,12 @@ class GDA(Method):
         embeds = self.encode_images(pixels)
         return self.logits(embeds, classes.weight) + self.alpha * self._evidence(embeds, classes)
 
+    def score_rows(self, classes: ClassEmbeddings) -> tuple[Tensor, Tensor]:
+        """Text embeddings, scaled, and alpha times the Gaussians' weights; their constants."""
+        rows, offsets = self.scaled_rows(classes.weight)
+        weight, bias = self._gaussian_rows(classes)
+        return rows + self.alpha * weight, offsets + self.alpha * bias
+
     @torch.no_grad()
     def finish(self, support: SupportSet, validation: SupportSet | None) -> None:
         """Searches alpha where that is asked for; the smallest of equals."""
@@ -122,12 +128,16 @@ class GDA(Method):
 
     def _evidence(self, embeds: Tensor, classes: ClassEmbeddings) -> Tensor:
         """f P mu + log(1 / K) - mu P mu / 2, (batch, classes)."""
-        assert classes.per_prompt is not None
         # The terms are hundreds, their differences are what counts: never in half precision.
         with torch.autocast(embeds.device.type, enabled=False):
-            means, weight = classes.per_prompt.float()
-            bias = -math.log(len(self.gaussians)) - (means * weight).sum(dim=-1) / 2
+            weight, bias = self._gaussian_rows(classes)
             return embeds.float() @ weight.T + bias
+
+    def _gaussian_rows(self, classes: ClassEmbeddings) -> tuple[Tensor, Tensor]:
+        """P mu and log(1 / K) - mu P mu / 2 of each class."""
+        assert classes.per_prompt is not None
+        means, weight = classes.per_prompt.float()
+        return weight, -math.log(len(self.gaussians)) - (means * weight).sum(dim=-1) / 2
 
     def _novel_gaussians(self, names: Sequence[str]) -> Tensor:
         """Means and means times precision (names, 2, dim) of classes without images."""

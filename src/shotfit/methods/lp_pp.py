@@ -115,6 +115,11 @@ class LPPlusPlus(Method):
         solution = self.weight[rows], self.bias[rows], self.alpha[rows]
         return _logits(self.encode_images(pixels), classes.weight, *solution)
 
+    def score_rows(self, classes: ClassEmbeddings) -> tuple[Tensor, Tensor]:
+        """w + alpha t, and b."""
+        rows = list(classes.rows)
+        return self.weight[rows] + self.alpha[rows, None] * classes.weight, self.bias[rows]
+
     @classmethod
     def published_config(cls, facts: TaskFacts) -> LPPlusPlusConfig:
         """Seven templates on ImageNet, CoOp's on other benchmarks."""

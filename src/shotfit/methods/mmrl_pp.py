@@ -37,6 +37,7 @@ from shotfit.layers.representation import (
     RepresentationSpace,
     anchored_loss,
     fused,
+    fused_rows,
 )
 from shotfit.methods.base import ClassEmbeddings, Method, StepOutput
 from shotfit.methods.published import TaskFacts, TrainConfig, dassl
@@ -122,6 +123,14 @@ class MMRLPlusPlus(Method):
         f, g = self.space.images(self.backbone, pixels)
         pair = self.logits(f, classes.weight), self.logits(g, classes.weight)
         return fused(pair, self.config.alpha, classes.rows)
+
+    def score_features(self, pixels: Tensor) -> Tensor:
+        """f and, behind it, g."""
+        return torch.cat(self.space.images(self.backbone, pixels), dim=-1)
+
+    def score_rows(self, classes: ClassEmbeddings) -> tuple[Tensor, Tensor]:
+        """Class embeddings for f and for g, by their weights; for novel classes those for f."""
+        return self.scaled_rows(fused_rows(classes.weight, self.config.alpha, classes.rows))
 
     def loss(self, inputs: Tensor, labels: Tensor, names: Sequence[str]) -> StepOutput:
         """Cross-entropy of f and of g, and the distances of f and t from frozen CLIP's."""

@@ -128,12 +128,23 @@ class PLOT(Method):
             logits = logits + self.logits(F.normalize(images.mean(dim=0), dim=-1), classes.weight)
         return logits
 
+    def score_rows(self, classes: ClassEmbeddings) -> tuple[Tensor, Tensor]:
+        """Refuses.
+
+        Raises:
+            UsageError: always: the plan of transport is another for every image.
+        """
+        raise UsageError(
+            "PLOT++ matches the prompts of every image and class anew, so that there is no row for "
+            "a class: as a first stage (2sfs:plot_pp) it can be exported."
+        )
+
     def _prompted_images(self, pixels: Tensor) -> Tensor:
         """Image embeddings under every visual prompt, not normalised, (prompts, batch, dim)."""
-        prompts, batch = len(self.vision_ctx), len(pixels)
-        context = self.vision_ctx.repeat_interleave(batch, dim=0)
+        prompts = len(self.vision_ctx)
+        context = self.vision_ctx[:, None].expand(-1, pixels.shape[0], -1, -1).flatten(0, 1)
         embeds = self.backbone.encode_image(pixels.repeat(prompts, 1, 1, 1), context)
-        return embeds.unflatten(0, (prompts, batch))
+        return embeds.unflatten(0, (prompts, -1))
 
     @classmethod
     def published_config(cls, facts: TaskFacts) -> PLOTConfig:

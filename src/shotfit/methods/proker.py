@@ -100,6 +100,16 @@ class ProKeR(Method):
             correction = F.pad(kernel @ self.dual.T, (0, 1))[:, list(classes.rows)]
             return self.scaled(embeds.float() @ classes.weight.float().T + correction)
 
+    def score_features(self, pixels: Tensor) -> Tensor:
+        """Unit-norm embeddings, and behind them their kernel with every training view."""
+        embeds = self.encode_images(pixels)
+        return torch.cat([embeds, self._kernel(embeds, self.features)], dim=-1)
+
+    def score_rows(self, classes: ClassEmbeddings) -> tuple[Tensor, Tensor]:
+        """Class embeddings and dual coefficients, scaled; these are zero for novel classes."""
+        dual = F.pad(self.dual, (0, 0, 0, 1))[list(classes.rows)]
+        return self.scaled_rows(torch.cat([classes.weight, dual], dim=-1))
+
     def _kernel(self, left: Tensor, right: Tensor) -> Tensor:
         return (left @ right.T).sub_(1).mul_(self.config.beta).exp_()
 

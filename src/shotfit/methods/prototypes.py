@@ -81,6 +81,11 @@ class Prototypes(Method):
         assert classes.per_prompt is not None
         return self.logits(self.encode_images(pixels), classes.per_prompt[0])
 
+    def score_rows(self, classes: ClassEmbeddings) -> tuple[Tensor, Tensor]:
+        """The rows themselves, scaled."""
+        assert classes.per_prompt is not None
+        return self.scaled_rows(classes.per_prompt[0])
+
     @classmethod
     def published_config(cls, facts: TaskFacts) -> PrototypesConfig:
         """w = sqrt(shots) / 2, and probes' templates."""

@@ -114,6 +114,19 @@ class TipAdapter(Method):
         cache = self._cache_logits(embeds @ self.cache_keys.T, self.beta)
         return self.logits(embeds, classes.weight) + self.alpha * cache[:, list(classes.rows)]
 
+    def score_features(self, pixels: Tensor) -> Tensor:
+        """Unit-norm embeddings, and behind them their affinity to every cached image."""
+        embeds = self.encode_images(pixels)
+        affinity = torch.exp(-self.beta * (1 - embeds @ self.cache_keys.T))
+        return torch.cat([embeds, affinity], dim=-1)
+
+    def score_rows(self, classes: ClassEmbeddings) -> tuple[Tensor, Tensor]:
+        """Class embeddings, scaled, and alpha where a cached image is of the class."""
+        rows, offsets = self.scaled_rows(classes.weight)
+        wanted = torch.tensor(classes.rows, device=rows.device)
+        cached = (wanted[:, None] == self.cache_labels).to(rows.dtype)
+        return torch.cat([rows, self.alpha * cached], dim=-1), offsets
+
     @torch.no_grad()
     def finish(self, support: SupportSet, validation: SupportSet | None) -> None:
         """Searches beta and alpha on validation shots, or on the shots themselves."""

@@ -1,7 +1,5 @@
-"""Files and folders that appear whole or not at all, and files that one process writes alone."""
+"""Files and folders that appear whole or not at all."""
 
-import contextlib
-import errno
 import os
 import shutil
 import tempfile
@@ -9,16 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
-from shotfit.errors import DataError
-
-NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP)
-"""What some network file systems answer when they are asked for a lock."""
-
 
 def write_atomically(path: Path, text: str) -> None:
-    """Writes `text` beside `path` and renames it there: the file at `path` is always complete.
+    """As `write_bytes_atomically`, in UTF-8 and with the line ends that `text` has."""
+    write_bytes_atomically(path, text.encode())
+
+
+def write_bytes_atomically(path: Path, content: bytes) -> None:
+    """Writes beside `path` and renames it there: the file at `path` is always complete.
 
     Raises:
         OSError: when it cannot be written; what was there before is there still.
@@ -27,8 +23,8 @@ def write_atomically(path: Path, text: str) -> None:
     # Beside its target, since only within one file system is replacing atomic.
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.chmod(temporary, 0o644)
@@ -90,37 +86,3 @@ def _exchange(made: Path, target: Path) -> None:
         beside.rmdir()
         raise
     shutil.rmtree(beside)
-
-
-class WriterLock:
-    """Keeps other processes from writing a file until `release`, or until this process ends.
-
-    A lock file lies beside it meanwhile. Where the file system has no locks, nobody is kept out.
-    """
-
-    def __init__(self, path: Path) -> None:
-        """Takes the lock.
-
-        Raises:
-            DataError: when another process has it.
-        """
-        self._lock = FileLock(f"{path}.lock", thread_local=False)
-        try:
-            self._lock.acquire(blocking=False)
-        except Timeout:
-            raise DataError(f"{path} is being written by another process.") from None
-        except OSError as error:
-            if error.errno not in NO_LOCKS:
-                raise
-            self._remove()
-
-    def release(self) -> None:
-        """Lets others write; a second call changes nothing."""
-        if self._lock.is_locked:
-            # Still locked: who waits for this very file sees that it is gone, and makes another.
-            self._remove()
-            self._lock.release()
-
-    def _remove(self) -> None:
-        with contextlib.suppress(OSError):
-            os.unlink(self._lock.lock_file)

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from shotfit.errors import DataError, UsageError
-from shotfit.system.files import WriterLock, write_atomically
+from shotfit.system.files import write_atomically
+from shotfit.system.locks import WriterLock
 from shotfit.system.parsing import parse_json
 
 Row = Mapping[str, Any]

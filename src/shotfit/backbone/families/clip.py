@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from shotfit.backbone.packed_text import PackedText, pack
+from shotfit.backbone.packed_text import PackedText, TracedText, pack, traced_text
 from shotfit.backbone.tower import (
     DeepPrompts,
     DenseLayout,
@@ -81,7 +81,7 @@ class ImageTower(Tower):
         """What the last block makes of the tokens that `layout` reads."""
         pixels = pixels.to(self.patch_embedding.weight.dtype)
         patches = self.patch_embedding(pixels).flatten(2).transpose(1, 2)
-        first = self.class_embedding.expand(len(pixels), 1, -1)
+        first = self.class_embedding.expand(pixels.shape[0], 1, -1)
         tokens = torch.cat([first, patches], dim=1) + self.position_embedding
         if context is not None:
             tokens = torch.cat([tokens, per_image(context, tokens)], dim=1)
@@ -126,6 +126,11 @@ class TextTower(Tower):
                 )
         return pack(texts)
 
+    def traced(self, ids: Tensor, end: Tensor) -> TracedText:
+        """One text for `forward`, of `max_length` token ids and the place of its end among them,
+        both values of a graph that is being exported."""
+        return traced_text(ids, end)
+
     def forward(
         self, texts: PackedText, context: Tensor | None = None, deep: DeepPrompts | None = None
     ) -> Tensor:
@@ -161,7 +166,7 @@ class TextTower(Tower):
         apart = texts.apart
         tokens = tokens.index_select(1, apart.ids)
         inside = self._inside(apart, new.shape[1])
-        rows = new.to(tokens.dtype).flatten(0, 1)[(inside.cumsum(0) - 1).clamp(min=0)]
+        rows = new.to(tokens.dtype).flatten(0, 1)[(inside.long().cumsum(0) - 1).clamp(min=0)]
         return torch.where(inside[:, None], blended(rows, tokens, deep.share), tokens), apart
 
     def _overwrite(
@@ -187,6 +192,11 @@ class TextTower(Tower):
 def tokenize(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
     """Token ids of each text, start and end included."""
     return tokenizer(list(texts))["input_ids"]
+
+
+def text_rules(tokenizer: Any) -> dict[str, Any]:
+    """What `tokenize` and `prepare` do besides calling the tokenizer: nothing but padding."""
+    return {"pad": 0}
 
 
 def towers(model: Any, tokenizer: Any) -> tuple[ImageTower, TextTower]:

@@ -89,7 +89,7 @@ class AttentionPooling(nn.Module):
         width = tokens.shape[-1]
         weight, bias = self.attention.in_proj_weight, self.attention.in_proj_bias
         # The query is the same for every image, so it is projected once.
-        query = F.linear(self.probe, weight[:width], bias[:width]).expand(len(tokens), -1, -1)
+        query = F.linear(self.probe, weight[:width], bias[:width]).expand(tokens.shape[0], -1, -1)
         keys, values = F.linear(tokens, weight[width:], bias[width:]).chunk(2, dim=-1)
         q, k, v = (split_heads(x, self.heads) for x in (query, keys, values))
         pooled = merge_heads(attention(q, k, v))
@@ -192,6 +192,10 @@ class TextTower(Tower):
         rows = [[*text, *[self.pad] * (self.max_length - len(text))] for text in texts]
         return PaddedText(torch.tensor(rows))
 
+    def traced(self, ids: Tensor, end: Tensor) -> PaddedText:
+        """One text for `forward`, of `max_length` token ids; its end is read where it always is."""
+        return PaddedText(ids[None])
+
     def forward(
         self, texts: PaddedText, context: Tensor | None = None, deep: DeepPrompts | None = None
     ) -> Tensor:
@@ -241,6 +245,18 @@ def tokenize(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
     rows = [list(row) for row in tokenizer(texts)["input_ids"]]
     rows = [row[1:] if start is not None and row[:1] == [start] else row for row in rows]
     return [row if row[-1:] == [end] else [*row, end] for row in rows]
+
+
+def text_rules(tokenizer: Any) -> dict[str, Any]:
+    """What `tokenize` and `prepare` do besides calling the tokenizer, as values."""
+    end = tokenizer.eos_token_id
+    return {
+        "pad": tokenizer.pad_token_id,
+        "lower": True,
+        "drop_punctuation": tokenizer.pad_token_id == end,
+        "drop_start": tokenizer.bos_token_id,
+        "end": end,
+    }
 
 
 def towers(model: Any, tokenizer: Any) -> tuple[ImageTower, TextTower]:

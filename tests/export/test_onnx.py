@@ -1,0 +1,204 @@
+"""Exports answer as the classifier does: every method, both families, fixed batches, 8 bits."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from conftest import shapes_dataset
+from test_contract import NAMES, fit
+
+from shotfit.backbone import Backbone
+from shotfit.classifier import FewShotClassifier
+from shotfit.errors import DataError, UsageError
+from shotfit.export.onnx import TOLERANCE, OnnxOptions, export_onnx
+from shotfit.methods import list_methods
+from shotfit.recipe import named_recipe
+from shotfit.runtime import ExportedClassifier
+
+REFUSED = {"cocoop": "embeds every class anew", "plot_pp": "matches the prompts"}
+WITHOUT_TEXT = {"gda": "no-text"}
+"""Methods whose rows for unseen names no graph can compute, and what the message says."""
+IMAGES = [example.image for example in shapes_dataset().test[:7]]
+
+
+@pytest.fixture(scope="module")
+def fitted(task, checkpoint):
+    """Classifiers by their method's name, with a few steps of training."""
+
+    def make(name):
+        method, _ = fit(name, task, backbone=Backbone.from_pretrained(str(checkpoint)))
+        return FewShotClassifier(str(checkpoint)).take(method)
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def classifier(checkpoint):
+    recipe = named_recipe("2sfs", iters_per_shot=3)
+    return FewShotClassifier(str(checkpoint), recipe).fit(shapes_dataset(4), shots=2)
+
+
+@pytest.fixture(scope="module")
+def exported(classifier, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("exported") / "onnx"
+    export_onnx(classifier, folder)
+    return folder
+
+
+def scores(classifier, images=IMAGES):
+    return torch.cat(list(classifier.iter_logits(images))).numpy()
+
+
+def close(runtime, classifier, images=IMAGES):
+    logit_scale = float(classifier.method.backbone.logit_scale.exp())
+    scale = max(logit_scale, float(np.linalg.norm(runtime.matrix.rows, axis=1).max()))
+    found = runtime.matrix.scores(runtime.features(images))
+    assert np.abs(found - scores(classifier, images)).max() <= TOLERANCE * scale
+    # GDA's rows are a hundred times as long as the others': so far its scores are known in fp32.
+    tolerance = TOLERANCE * scale / logit_scale
+    difference = np.abs(runtime.predict_proba(images) - classifier.predict_proba(images))
+    assert difference.max() <= tolerance
+
+
+@pytest.mark.parametrize("name", list_methods())
+def test_every_method_answers_as_in_pytorch_or_says_why_not(name, fitted, tmp_path):
+    classifier, folder = fitted(name), tmp_path / "onnx"
+    if name in REFUSED:
+        with pytest.raises(UsageError, match=REFUSED[name]):
+            export_onnx(classifier, folder)
+        assert not folder.exists()
+        return
+    text = name not in WITHOUT_TEXT
+    if not text:
+        with pytest.raises(UsageError, match=WITHOUT_TEXT[name]):
+            export_onnx(classifier, folder)
+        assert not folder.exists()
+    assert export_onnx(classifier, folder, OnnxOptions(text=text)).difference <= TOLERANCE
+    runtime = ExportedClassifier.load(folder, threads=1, check=True)
+    assert runtime.classes == classifier.classes == NAMES
+    close(runtime, classifier)
+    if not (text and classifier.method.open_vocabulary):
+        with pytest.raises(UsageError, match="no class by its name alone"):
+            runtime.add_classes(["yellow"])
+    elif not name.startswith("mmrl"):
+        runtime.add_classes(["light_yellow"])
+        classifier.add_classes(["light_yellow"])
+        close(runtime, classifier)
+
+
+@pytest.mark.parametrize("name", ["mmrl", "mmrl_pp"])
+def test_trained_and_novel_classes_of_mmrl_are_no_product(name, fitted, tmp_path):
+    classifier = fitted(name)
+    classifier.add_classes(["yellow"])
+    with pytest.raises(UsageError, match="one level for each image"):
+        export_onnx(classifier, tmp_path / "onnx")
+
+
+@pytest.mark.parametrize("inner", ["cocoop", "plot_pp"])
+def test_a_first_stage_that_cannot_be_exported_alone_can_be_wrapped(inner, checkpoint, tmp_path):
+    recipe = named_recipe(f"2sfs:{inner}", iters_per_shot=2)
+    classifier = FewShotClassifier(str(checkpoint), recipe).fit(shapes_dataset(3), shots=1)
+    export_onnx(classifier, tmp_path / "onnx")
+    runtime = ExportedClassifier.load(tmp_path / "onnx", threads=1)
+    close(runtime, classifier)
+    runtime.add_classes(["orange"])
+    classifier.add_classes(["orange"])
+    close(runtime, classifier)
+
+
+def test_a_graph_of_a_fixed_batch_takes_any_number_of_images(classifier, tmp_path):
+    export_onnx(classifier, tmp_path / "onnx", OnnxOptions(batch=3, text=False))
+    runtime = ExportedClassifier.load(tmp_path / "onnx", threads=1)
+    close(runtime, classifier)
+    assert runtime.predict(IMAGES[0]) == classifier.predict(IMAGES[0])
+    assert not (tmp_path / "onnx" / "text.onnx").exists()
+
+
+def test_removed_classes_stay_removed_and_come_back_as_trained(classifier, tmp_path):
+    assert classifier.rule == "fitted"
+    name = classifier.classes[1]
+    classifier.remove_classes([name])
+    export_onnx(classifier, tmp_path / "onnx", OnnxOptions(text=False))
+    runtime = ExportedClassifier.load(tmp_path / "onnx", threads=1)
+    assert name not in runtime.classes
+    close(runtime, classifier)
+    runtime.add_classes([name])
+    classifier.add_classes([name])
+    close(runtime, classifier)
+    assert runtime.matrix.classes.origins[-1] == (name, "trained")
+
+
+def test_8_bits_are_smaller_and_near(classifier, exported, tmp_path):
+    found = export_onnx(classifier, tmp_path / "onnx", OnnxOptions(int8=True))
+    exact = (exported / "image.onnx").stat().st_size
+    assert found.sizes["image.onnx"] < 0.6 * exact
+    assert TOLERANCE < found.difference < 0.2
+    runtime = ExportedClassifier.load(tmp_path / "onnx", threads=1)
+    difference = runtime.predict_proba(IMAGES) - classifier.predict_proba(IMAGES)
+    assert np.abs(difference).max() < 0.1
+
+
+def test_what_is_no_export_is_left_alone(classifier, exported, tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(DataError, match="is not an export"):
+        export_onnx(classifier, tmp_path)
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+    with pytest.raises(DataError, match="not an exported classifier"):
+        ExportedClassifier.load(tmp_path)
+
+
+def test_an_altered_file_is_noticed(exported):
+    with (exported / "text.onnx").open("ab") as file:
+        file.write(b" ")
+    with pytest.raises(DataError, match=r"text.onnx has been altered"):
+        ExportedClassifier.load(exported, check=True)
+    with (exported / "text.onnx").open("rb+") as file:
+        file.truncate((exported / "text.onnx").stat().st_size - 1)
+    ExportedClassifier.load(exported, check=True)
+
+
+def test_the_command_writes_and_says_how_near(shotfit, classifier, tmp_path):
+    classifier.save_pretrained(tmp_path / "saved")
+    code, out, err = shotfit("export", "onnx", tmp_path / "saved", tmp_path / "out", "--json")
+    assert code == 0, err
+    facts = json.loads(out)
+    assert facts["difference"] <= TOLERANCE
+    assert set(facts["sizes"]) == {
+        *("classes.safetensors", "export.json", "image.onnx", "text.onnx", "tokenizer.json")
+    }
+    code, _, err = shotfit("export", "onnx", tmp_path / "saved", tmp_path / "saved")
+    assert code == 3 and "is not an export" in err
+
+
+RUNTIME = """
+import sys
+from shotfit.runtime import ExportedClassifier
+
+classifier = ExportedClassifier.load(sys.argv[1], threads=1)
+image = sys.argv[2]
+before = classifier.predict(image)
+classifier.add_classes(["orange"])
+classifier.correct(image, "orange")
+classifier.remove_classes([before])
+classifier.save()
+others = {name.partition(".")[0] for name in sys.modules} - set(sys.stdlib_module_names)
+print(before, classifier.predict(image), *sorted(others))
+"""
+
+
+def test_the_runtime_needs_four_packages_and_no_torch(classifier, exported, tmp_path):
+    """In a process of its own: predict, add, correct, remove, save; and what that has loaded."""
+    IMAGES[0].save(tmp_path / "image.png")
+    command = [sys.executable, "-c", RUNTIME, exported, tmp_path / "image.png"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    before, after, *loaded = done.stdout.split()
+    assert before == classifier.predict(tmp_path / "image.png") and after != before
+    wanted = {"PIL", "numpy", "onnxruntime", "shotfit", "tokenizers"}
+    assert {name for name in loaded if not name.startswith("_")} == wanted
+    saved = ExportedClassifier.load(exported)
+    assert "orange" in saved.classes and before not in saved.classes
+    assert saved.matrix.version >= 3

@@ -53,7 +53,8 @@ class ClassMatrix:
         active = list(self.classes.active)
         weight, bias = self.rows[active], self.offsets[active]
         if self.rule is not None:
-            head = self.rule.head(self.classes, self.rows / np.float32(self.rule.scale))
+            embeds = (self.rows / self.rule.scale).astype(np.float32)
+            head = self.rule.head(self.classes, embeds)
             weight, bias = head.weight, head.bias
         object.__setattr__(self, "_weight", weight + self.moved[active])
         object.__setattr__(self, "_bias", bias)

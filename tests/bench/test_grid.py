@@ -415,3 +415,19 @@ def test_ray_on_this_machine_does_not_join_a_cluster_that_runs_here():
     _start(fake, "auto")
     assert calls[0]["address"] == "local" and calls[0]["num_cpus"] >= 1
     assert calls[1]["address"] == "auto" and "num_cpus" not in calls[1]
+
+
+def test_a_cluster_that_cannot_be_joined_may_want_a_token(monkeypatch):
+    """Seen with `ray start --head` of Ray 2.60, whose refusal says nothing of tokens."""
+
+    def refuse(**options):
+        raise ConnectionError("Failed to connect.")
+
+    fake = SimpleNamespace(init=refuse, shutdown=lambda: None)
+    monkeypatch.setattr("shotfit.system.ray_cluster._check_reachable", lambda address: None)
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    with pytest.raises(DataError, match="RAY_AUTH_MODE=token"):
+        _start(fake, "head:6379")
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    with pytest.raises(DataError, match="Failed to connect. No record was lost"):
+        _start(fake, "head:6379")

@@ -97,7 +97,17 @@ def _start(ray: Any, address: str | None) -> None:
         except Exception as error:
             ray.shutdown()
             if address is not None or attempt == ATTEMPTS - 1:
-                raise DataError(f"Cannot {where}: {error} No record was lost.") from error
+                raise DataError(
+                    f"Cannot {where}: {error}{_hint(address)} No record was lost."
+                ) from error
+
+
+def _hint(address: str | None) -> str:
+    """What is known to be in the way: to an address that it is given, Ray brings no token by
+    itself, and says of being refused only that it failed."""
+    if address in (None, "auto") or "RAY_AUTH_MODE" in os.environ:
+        return ""
+    return " A cluster with tokens, as Ray starts them from 2.60 on, wants RAY_AUTH_MODE=token."
 
 
 def _check_reachable(address: str) -> None:

@@ -279,7 +279,9 @@ def test_what_is_uploaded_points_at_no_folder_beside_it(fitted, monkeypatch):
     settings = {}
 
     class Api:
-        def create_repo(self, repository, **_):
+        def create_repo(self, repository, private, exist_ok):
+            # A second push of the same classifier is a new revision, not an error.
+            assert (private, exist_ok) == (False, True)
             return f"https://example.org/{repository}"
 
         def upload_folder(self, repo_id, folder_path):
@@ -288,6 +290,7 @@ def test_what_is_uploaded_points_at_no_folder_beside_it(fitted, monkeypatch):
     monkeypatch.setattr(huggingface_hub, "HfApi", Api)
     assert fitted.push_to_hub("me/mine").endswith("me/mine")
     assert settings["backbone_folder"] is None
+    assert settings["signature"] is None
 
 
 def test_saving_over_something_else_is_refused(fitted, tmp_path):

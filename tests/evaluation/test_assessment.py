@@ -61,6 +61,7 @@ def test_many_names_count_less_each():
 def test_a_threshold_refuses_the_rate_it_was_asked_for():
     scores = np.arange(1.0, 20)
     assert threshold(scores, 0.1) == 2
+    assert threshold(scores, 0.05) == 1
     with pytest.raises(UsageError, match=r"smallest rate they can is 5\.0%"):
         threshold(scores, 0.04)
     low = refused(np.array([1.0, 1, 3]), np.array([True, False, True]), scores, scores - 5, 0.1)

@@ -6,7 +6,7 @@ import pytest
 from shotfit.averages import Proportion
 from shotfit.evaluation.evaluation import Evaluation
 from shotfit.evaluation.reliability import calibration_error, chance_error, reliability
-from shotfit.evaluation.unknown_names import meant, places
+from shotfit.evaluation.unknown_names import UnknownName, meant, places
 
 # Five images of three classes; "c", the novel one, has one. A fourth name has none.
 LABELS = [0, 0, 1, 1, 2]
@@ -78,8 +78,26 @@ def test_plain_values_are_json_and_predictions_name_every_image():
     found = evaluation()
     plain = json.loads(json.dumps(found.plain()))
     assert plain["accuracy"]["percent"] == 60
+    assert plain["accuracy"]["interval"] == pytest.approx(Proportion(3, 5).interval)
     assert plain["accuracy"]["images"] == plain["images"] == 5
-    assert plain["classes"][3]["accuracy"] is None
+    assert (plain["scored"], plain["among"]) == ("test images", "the classifier's names")
+    assert plain["zero_shot"]["percent"] == 80 and plain["top5"] is None
+    assert plain["confusion"][0] == [1, 1, 0, 0]
+    joint = plain["parts"]["base_in_joint"]
+    assert (joint["accuracy"]["percent"], joint["accuracy"]["images"]) == (75, 4)
+    part = found.parts["base_in_joint"]
+    assert joint["calibration_error"] == part.calibration_error
+    assert joint["calibration_error_by_chance"] == part.chance_error
+    first, _, _, last = plain["classes"]
+    assert first["accuracy"] == {
+        "percent": 50,
+        "interval": pytest.approx(Proportion(1, 2).interval),
+        "images": 2,
+    }
+    kept = {key: first[key] for key in ("name", "trained", "f1", "answers")}
+    assert kept == {"name": "a", "trained": True, "f1": 50, "answers": 2}
+    assert first["zero_shot"]["percent"] == 100
+    assert (last["name"], last["trained"], last["accuracy"]) == ("d", False, None)
     row = found.predictions()[1]
     assert (row["image"], row["class"], row["answer"]) == ("w", "a", "b")
     assert row["probability"] == pytest.approx(np.exp(2) / (np.exp(2) + 3), abs=1e-6)
@@ -113,3 +131,10 @@ def test_names_are_known_as_they_are_spelt_and_asked_about_otherwise():
     assert meant("polar_bear", known) == meant("Polar-Bear", known) == "polar bear"
     assert meant("polar bears", known) == "polar bear"
     assert meant("teapot", known) is None
+    assert str(UnknownName("Nominal", 1, "nominal")) == (
+        "'Nominal' (1 image; did you mean 'nominal'?)"
+    )
+    assert str(UnknownName("teapot", 2, None)) == "'teapot' (2 images)"
+    left_out = evaluation(trained_on=3, unknown=(UnknownName("teapot", 2, None),)).plain()
+    assert left_out["left_out_as_trained_on"] == 3
+    assert left_out["unknown_names"] == [{"name": "teapot", "images": 2, "meant": None}]

@@ -10,7 +10,7 @@ import typer.testing
 from synthetic_records import B16, record, suite
 
 from shotfit.apps.cli import app
-from shotfit.averages import estimate, t_quantile
+from shotfit.averages import Estimate, estimate, t_quantile
 from shotfit.config import digest, to_dict
 from shotfit.errors import DataError, UsageError
 from shotfit.paper import paper_table
@@ -62,7 +62,7 @@ def test_estimate_of_three_and_of_one():
     three = estimate([80.0, 82.0, 84.0])
     assert (three.mean, three.runs) == (82.0, 3)
     assert three.half_width == pytest.approx(4.303 * 2 / math.sqrt(3), abs=1e-3)
-    assert estimate([80.0]).half_width is None
+    assert estimate([80.0]) == Estimate(80.0, None, 1)
 
 
 def test_harmonic_mean_is_that_of_averages():

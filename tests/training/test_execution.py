@@ -20,7 +20,7 @@ from shotfit.methods.published import TaskFacts, TrainConfig
 from shotfit.observers.profiling import RECORDED, Profile
 from shotfit.plan import plan
 from shotfit.recipe import Stage, one_stage, two_stage
-from shotfit.training.execution import determinism
+from shotfit.training.execution import check_compiler, determinism, quick_precision
 from shotfit.training.loop import train
 
 FACTS = TaskFacts("shapes", "base_to_novel", shots=4, classes=3, images=12)
@@ -51,6 +51,29 @@ def test_flags_reach_the_training_of_every_stage():
     long = FitOptions(data="animals", option=["training.precision=bf16"]).experiment()
     assert FitOptions(data="animals", precision="bf16").experiment().id == long.id
     assert FitOptions(data="animals").experiment().id != long.id
+
+
+@pytest.mark.parametrize(("known", "expected"), [(True, "bf16"), (False, "fp32")])
+def test_the_quick_precision_is_that_which_the_device_has_instructions_for(
+    monkeypatch, known, expected
+):
+    monkeypatch.setattr("torch.cpu._is_avx512_bf16_supported", lambda: known)
+    monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda including_emulation: not known)
+    assert quick_precision(torch.device("cpu")) == expected
+    assert quick_precision(torch.device("cuda")) != expected
+
+
+def test_compiling_for_a_processor_wants_one_of_the_compilers_that_torch_takes(monkeypatch):
+    monkeypatch.delenv("CXX", raising=False)
+    for there in ("g++", "clang++", "c++", "own++"):
+        if there == "own++":
+            monkeypatch.setenv("CXX", there)
+        monkeypatch.setattr(shutil, "which", lambda name, there=there: name == there)
+        check_compiler(torch.device("cpu"))
+    monkeypatch.setattr(shutil, "which", lambda name: False)
+    with pytest.raises(UsageError, match="needs a C"):
+        check_compiler(torch.device("cpu"))
+    check_compiler(torch.device("cuda"))
 
 
 def test_options_of_both_stages_are_kept_apart():

@@ -97,7 +97,8 @@ def _marked(panel: Panel) -> list[Line]:
 
 
 def _mean_of_ours(cell: Cell) -> float | None:
-    return cell.ours.mean if cell.ours else None
+    # No order holds what is no number, which is shown as nothing.
+    return cell.ours.mean if cell.ours and not math.isnan(cell.ours.mean) else None
 
 
 def _printed_value(cell: Cell) -> float | None:

@@ -2,8 +2,9 @@
 
 import dataclasses
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -16,10 +17,12 @@ from shotfit.data.image_hashes import hashes_as_tensors, hashes_of_tensors
 from shotfit.data.images import ImageSource
 from shotfit.data.inputs import as_dataset
 from shotfit.data.names import check_names
+from shotfit.data.python_data import images_of
 from shotfit.data.task import Task
-from shotfit.errors import UsageError
+from shotfit.errors import DataError, UsageError
 from shotfit.evaluation.assessment import Assessment
 from shotfit.evaluation.evaluation import Evaluation
+from shotfit.evaluation.inference import mean_embedding
 from shotfit.experiment import Experiment
 from shotfit.known_classes import KnownClasses, given_means
 from shotfit.learning import Learner
@@ -135,14 +138,20 @@ class FewShotClassifier(Predicting, Learner):
             raise UsageError("This classifier has not been fitted: call fit first.")
         return self._known
 
-    def add_classes(self, names: Sequence[str]) -> None:
-        """Adds classes that have no images, by name.
+    def add_classes(self, names: Sequence[str] | Mapping[str, Any]) -> None:
+        """Adds classes by name; of a mapping from names to images (whatever `predict` takes), also
+        by the mean of those images, with which the name's text embedding is blended. Nothing is
+        trained.
 
         Raises:
-            UsageError: when the method is bound to the classes it was trained on.
-            DataError: for an empty name or one that is too long.
+            UsageError: when the method is bound to the classes it was trained on, or takes no
+                images for others.
+            DataError: for an empty name or one that is too long, and for an image that cannot be
+                read.
         """
-        check_names(names)
+        given: Mapping[str, Any] = names if isinstance(names, Mapping) else {}
+        check_names(names if isinstance(names, str) else list(names))
+        names = list(names)
         if not self.method.open_vocabulary:
             raise UsageError(
                 f"{type(self.method).__name__} learns a row for each class; it cannot take a new "
@@ -157,8 +166,23 @@ class FewShotClassifier(Predicting, Learner):
                 stacklevel=2,
             )
         with torch.no_grad():
-            self.method.encode_classes(names)  # refuses what cannot be embedded before it counts
-        self._set_classes(self.known.added(names))
+            # Refuses what cannot be embedded before it counts.
+            embeds = self.method.encode_classes(names)
+        if not given:
+            self._set_classes(self.known.added(names))
+            return
+        if embeds.per_prompt is not None:
+            raise UsageError(
+                f"{type(self.method).__name__} compares images with more than one embedding of a "
+                "class, and takes no images for classes it was not trained on."
+            )
+        shown = [list(images_of(given[name])[0]) for name in names]
+        without = next((name for name, own in zip(names, shown, strict=True) if not own), None)
+        if without is not None:
+            raise DataError(f"There are no images of {without!r}.")
+        means = [mean_embedding(self.method, own) for own in shown]
+        counts = [len(own) for own in shown]
+        self._set_classes(self.known.added(names, counts, torch.stack(means)))
 
     def remove_classes(self, names: Sequence[str]) -> None:
         """Stops answering with these classes (all classes of a name).

@@ -15,6 +15,7 @@ from shotfit.data.prefetch import Loading
 from shotfit.data.python_data import images_of
 from shotfit.errors import UsageError
 from shotfit.evaluation.assessment import Assessment
+from shotfit.evaluation.decisions import Refusal, Sets
 from shotfit.evaluation.inference import PredictedBatch, predict_batches
 from shotfit.evaluation.scoring import Scorer
 from shotfit.known_classes import KnownClasses
@@ -47,24 +48,61 @@ class Predicting(ABC):
         return self.known.method
 
     def predict(
-        self, images: Any, classnames: Sequence[str] | None = None, *, fetch_urls: bool = False
+        self,
+        images: Any,
+        classnames: Sequence[str] | None = None,
+        *,
+        reject: float | None = None,
+        fetch_urls: bool = False,
     ) -> Any:
         """The most likely class name of each image; with `classnames`, among those instead.
+
+        With `reject`, None for an image that is none of the classes: by a threshold under which at
+        most that share of trained images falls, as held-out shots say.
 
         `images` is one image, a folder or pattern, or what holds images: a list, an array (n, h, w,
         3), a generator, a data frame or dataset (`python_data`). An image is a path, bytes, a file
         object, a PIL image or an array; addresses on the web are fetched only with `fetch_urls`.
 
         Raises:
-            DataError: for an image that cannot be read. UsageError: for what holds no images.
+            DataError: for an image that cannot be read.
+            UsageError: for what holds no images, and for a rate that the shots cannot tell.
         """
-        names = self.classes if classnames is None else tuple(classnames)
+        scorer = self.scorer(classnames)
+        refusal = None if reject is None else Refusal(scorer, reject)
         found, single = images_of(images, fetch_urls=fetch_urls)
-        answers = [
-            names[index]
-            for logits in self.iter_logits(found, classnames)
-            for index in logits.argmax(dim=-1).tolist()
-        ]
+        answers: list[str | None] = []
+        for batch in _readable(scorer, found):
+            refused = np.zeros(len(batch.logits), np.bool_) if refusal is None else refusal(batch)
+            chosen = zip(batch.logits.argmax(dim=-1).tolist(), refused, strict=True)
+            answers += [None if none else scorer.names[index] for index, none in chosen]
+        return answers[0] if single else answers
+
+    def prediction_sets(
+        self,
+        images: Any,
+        coverage: float = 0.9,
+        classnames: Sequence[str] | None = None,
+        *,
+        fetch_urls: bool = False,
+    ) -> Any:
+        """For each image the classes, likeliest first, among which the right one is with this
+        probability; `images` as in `predict`.
+
+        What is promised holds on average over images like the shots (conformal prediction).
+
+        Raises:
+            DataError: for an image that cannot be read.
+            UsageError: when so few shots cannot promise that, saying what they can.
+        """
+        scorer = self.scorer(classnames)
+        sets = Sets(scorer, coverage)
+        found, single = images_of(images, fetch_urls=fetch_urls)
+        answers: list[tuple[str, ...]] = []
+        for batch in _readable(scorer, found):
+            order = batch.logits.argsort(dim=-1, descending=True).tolist()
+            for inside, ranked in zip(sets(batch), order, strict=True):
+                answers.append(tuple(scorer.names[index] for index in ranked if inside[index]))
         return answers[0] if single else answers
 
     def predict_proba(
@@ -88,13 +126,8 @@ class Predicting(ABC):
         Raises:
             DataError: for an image that cannot be read.
         """
-        with contextlib.closing(
-            self.predict_batches(images, classnames, batch_size=batch_size)
-        ) as batches:
-            for batch in batches:
-                for error in batch.broken.values():
-                    raise error
-                yield batch.logits
+        for batch in _readable(self.scorer(classnames), images, batch_size):
+            yield batch.logits
 
     def predict_batches(
         self,
@@ -139,3 +172,14 @@ class Predicting(ABC):
             classes = self.method.encode_classes(classnames)
         assessment = self.assessment if self.rule == "fitted" else None
         return Scorer(self.method, classes, self.known.given(classes), assessment)
+
+
+def _readable(
+    scorer: Scorer, images: Iterable[ImageSource], batch_size: int = 64
+) -> Iterator[PredictedBatch]:
+    """Batches of images that can all be read; the first that cannot raises its error."""
+    with contextlib.closing(predict_batches(scorer, images, batch_size=batch_size)) as batches:
+        for batch in batches:
+            for error in batch.broken.values():
+                raise error
+            yield batch

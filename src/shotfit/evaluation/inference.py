@@ -6,11 +6,13 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from shotfit.data.images import ImageSource
 from shotfit.data.prefetch import Loading, prepared_batches
 from shotfit.errors import DataError
 from shotfit.evaluation.scoring import Scorer
+from shotfit.methods.base import Method
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,22 @@ class PredictedBatch:
     logits: Tensor
     broken: dict[int, DataError]
     familiarity: Tensor | None = None
+
+
+@torch.no_grad()
+def mean_embedding(method: Method, images: Iterable[ImageSource]) -> Tensor:
+    """The unit mean of images' unit embeddings, (dim,), on the CPU.
+
+    Raises:
+        DataError: for an image that cannot be read.
+    """
+    spec, device = method.backbone.image_spec, method.backbone.device
+    embeds = []
+    for batch in prepared_batches(((image, None) for image in images), spec, 64):
+        for error in batch.broken.values():
+            raise error
+        embeds.append(method.encode_images(batch.pixels.to(device)).float().cpu())
+    return F.normalize(torch.cat(embeds).mean(dim=0), dim=-1)
 
 
 @torch.no_grad()

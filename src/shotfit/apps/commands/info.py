@@ -35,7 +35,7 @@ def info(
     print(f"scores     {_rule(settings.get('assessment'))}")
     print(f"tensors    {size:,} bytes, unaltered")
     added = sum(place >= len(settings["trained_names"]) for place in settings["kept"])
-    print(f"classes    {len(classes)} ({added} added by name): {', '.join(classes)}")
+    print(f"classes    {len(classes)} ({added} added later): {', '.join(classes)}")
     options.show_metrics(settings["metrics"])
 
 

@@ -12,9 +12,9 @@ from shotfit.errors import UsageError
 
 
 class PredictCommand(ListCommand):
-    """`--ray` alone means Ray on this machine."""
+    """`--ray` alone means Ray on this machine, `--reject` and `--sets` their usual rates."""
 
-    implied: ClassVar = {"--ray": "local"}
+    implied: ClassVar = {"--ray": "local", "--reject": "0.05", "--sets": "0.9"}
 
 
 command_class = PredictCommand
@@ -42,6 +42,22 @@ def predict(
             "--reduced", help="Read large images at a fraction of their size: faster, not the same."
         ),
     ] = False,
+    reject: Annotated[
+        float | None,
+        typer.Option(
+            metavar="[RATE]",
+            help='Say "none of these" where an image fits no class, by a threshold that refuses '
+            "this share of trained images: 0.05 where none is given.",
+        ),
+    ] = None,
+    sets: Annotated[
+        float | None,
+        typer.Option(
+            metavar="[COVERAGE]",
+            help="Add the set of classes that holds the right one with this probability: 0.9 where "
+            "none is given.",
+        ),
+    ] = None,
     published_scores: options.PublishedScores = False,
     int8: options.Int8 = False,
     batch_size: Annotated[int, typer.Option(min=1)] = 64,
@@ -79,6 +95,8 @@ def predict(
         int8,
         reduced,
         published_scores=published_scores,
+        reject=reject,
+        sets=sets,
         backbone=confirmed(model, backbone),
     )
     if ray is None and not (cpus_per_replica is None and gpus_per_replica is None):
@@ -114,4 +132,7 @@ def _words(row) -> str:
     if "error" in row:
         return f"{row['image']}: {row['error']}"
     answers = ", ".join(f"{a['class']} ({a['probability']:.0%})" for a in row["answers"])
-    return f"{row['image']}: {answers}"
+    if row.get("refused"):
+        answers = f"none of these (nearest: {answers})"
+    among = f"; among {{{', '.join(row['set'])}}}" if "set" in row else ""
+    return f"{row['image']}: {answers}{among}"

@@ -38,6 +38,7 @@ class PredictionFile:
         self.path = path
         self.partial = path.with_name(path.name + ".partial")
         self.note = path.with_name(path.name + ".partial.json")
+        self._question = question
         self.rows = 0
         """The number of rows so far."""
         self.parquet = path.suffix.lower() == ".parquet"
@@ -77,7 +78,7 @@ class PredictionFile:
         if self.parquet:
             made = self.path.with_name(self.path.name + ".tmp")
             self._file.seek(0)
-            _write_parquet(made, map(json.loads, self._file))
+            _write_parquet(made, map(json.loads, self._file), self._question)
         # Where an open file cannot be renamed.
         self._file.close()
         os.replace(made, self.path)
@@ -128,12 +129,19 @@ def _whole_rows(file: IO[bytes]) -> int:
     return count
 
 
-def _write_parquet(path: Path, rows: Iterator[Row]) -> None:
+def _write_parquet(path: Path, rows: Iterator[Row], question: Mapping[str, Any]) -> None:
     arrow, parquet = _pyarrow()
     answer = arrow.struct([("class", arrow.string()), ("probability", arrow.float64())])
-    schema = arrow.schema(
-        [("image", arrow.string()), ("answers", arrow.list_(answer)), ("error", arrow.string())]
-    )
+    columns = {
+        "image": arrow.string(),
+        "answers": arrow.list_(answer),
+        "error": arrow.string(),
+    }
+    if question.get("reject") is not None:
+        columns["refused"] = arrow.bool_()
+    if question.get("sets") is not None:
+        columns["set"] = arrow.list_(arrow.string())
+    schema = arrow.schema(list(columns.items()))
     with parquet.ParquetWriter(path, schema) as writer:
         while group := list(islice(rows, GROUP)):
             printable = [

@@ -3,10 +3,12 @@
 import contextlib
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from shotfit.apps.predict.output_file import Row
 from shotfit.classifier import FewShotClassifier
 from shotfit.data.prefetch import Loading
+from shotfit.evaluation.decisions import Refusal, Sets
 from shotfit.evaluation.inference import PredictedBatch, predict_batches
 
 
@@ -21,6 +23,10 @@ class Question:
     int8: bool = False
     reduced: bool = False
     published_scores: bool = False
+    reject: float | None = None
+    """The share of trained images that may be refused as none of the classes."""
+    sets: float | None = None
+    """The probability with which a set of classes holds the right one."""
     backbone: str | None = None
     """The pretrained model, where the classifier may not choose it."""
 
@@ -48,6 +54,8 @@ class Predictor:
         )
         # Once for all images, though `rows` may be asked for block by block.
         self.scorer = self.classifier.scorer(question.classes)
+        self.refusal = None if question.reject is None else Refusal(self.scorer, question.reject)
+        self.sets = None if question.sets is None else Sets(self.scorer, question.sets)
 
     def rows(self, images: Iterator[str]) -> Generator[list[Row], None, None]:
         """Batches of rows in the order of the images; an image that cannot be read has an "error"
@@ -68,6 +76,7 @@ class Predictor:
         count = min(self.question.top, len(names))
         found = batch.logits.softmax(dim=-1).topk(count)
         readable = zip(found.values.tolist(), found.indices.tolist(), strict=True)
+        more = self._decisions(batch)
         for place, image in enumerate(batch.images):
             if place in batch.broken:
                 yield {"image": str(image), "error": str(batch.broken[place])}
@@ -77,4 +86,18 @@ class Predictor:
                 {"class": names[index], "probability": round(probability, 6)}
                 for probability, index in zip(probabilities, chosen, strict=True)
             ]
-            yield {"image": str(image), "answers": answers}
+            yield {"image": str(image), "answers": answers, **next(more)}
+
+    def _decisions(self, batch: PredictedBatch) -> Iterator[Row]:
+        """For each readable image, whether it is refused and its set, as far as they are asked."""
+        names = self.scorer.names
+        refused = None if self.refusal is None else self.refusal(batch).tolist()
+        sets = None if self.sets is None else self.sets(batch)
+        order = batch.logits.argsort(dim=-1, descending=True).tolist()
+        for number in range(len(batch.logits)):
+            row: dict[str, Any] = {}
+            if refused is not None:
+                row["refused"] = refused[number]
+            if sets is not None:
+                row["set"] = [names[place] for place in order[number] if sets[number, place]]
+            yield row

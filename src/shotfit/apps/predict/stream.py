@@ -61,6 +61,8 @@ def identity(question: Question, places: Sequence[str]) -> tuple[int, dict[str, 
         "int8": question.int8,
         "reduced": question.reduced,
         "published_scores": question.published_scores,
+        "reject": question.reject,
+        "sets": question.sets,
         "images": digest,
     }
 

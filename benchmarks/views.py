@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from intervals import Measured, average, difference
 from page import put
 
+from shotfit.averages import Estimate
 from shotfit.backbone import Backbone
 from shotfit.data.sources import load_dataset
 from shotfit.data.sources.demo import list_tasks
@@ -37,6 +37,7 @@ from shotfit.methods.linear import LinearClassifier, LinearConfig
 from shotfit.methods.published import TrainConfig
 from shotfit.plan import plan
 from shotfit.recipe import Overrides, two_stage
+from shotfit.report.paired import Measured, average, difference, signed
 from shotfit.system.files import write_atomically
 from shotfit.system.memory import reused_memory
 from shotfit.training.loop import train
@@ -143,10 +144,8 @@ def variant(
     return {"views": views, "seconds": round(seconds, 2), **metrics}
 
 
-def differences(
-    records: Sequence[dict[str, Any]], views: int | None, metric: str
-) -> tuple[float, float]:
-    """What so many views gain on fresh images, and half its 95 % interval over tasks."""
+def differences(records: Sequence[dict[str, Any]], views: int | None, metric: str) -> Estimate:
+    """What so many views gain on fresh images, with its 95 % interval over tasks."""
     return difference(measured(records, views), measured(records, None), metric)
 
 
@@ -163,8 +162,8 @@ def enough(records: Sequence[dict[str, Any]]) -> int | None:
     """The fewest views from which on none loses `MARGIN` points of base accuracy; None: all do."""
     found = None
     for views in sorted((views for views in VIEWS if views is not None), reverse=True):
-        mean, half = differences(records, views, "base")
-        if mean - half < -MARGIN:
+        gained = differences(records, views, "base")
+        if gained.half_width is None or gained.interval[0] < -MARGIN:
             break
         found = views
     return found
@@ -188,8 +187,8 @@ def table(records: Sequence[dict[str, Any]]) -> str:
         parts = [part for r in records for part in r["variants"] if part["views"] == views]
         cells = [f"{average(measured(records, views), metric):.2f}" for metric in METRICS]
         for metric in METRICS:
-            mean, half = differences(records, views, metric)
-            cells.append(f"{mean:+.2f} ± {half:.2f}" if views is not None else "")
+            gained = differences(records, views, metric)
+            cells.append(signed(gained) if views is not None else "")
         cells.append(f"{statistics.median(part['seconds'] for part in parts):.1f}")
         lines.append(f"| {'fresh' if views is None else views} | {' | '.join(cells)} |")
     found = enough(records)

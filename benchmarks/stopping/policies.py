@@ -14,9 +14,9 @@ import statistics
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from intervals import average, difference
 from page import put
 
+from shotfit.report.paired import average, difference, signed
 from shotfit.training.stopping import MAX_FRACTION, MIN_FRACTION, best_fraction
 
 PUBLISHED = {"layernorm": 0.6, "lora": 0.3}
@@ -132,11 +132,11 @@ def _line(name: str, rows: list[tuple[dict, dict, float]]) -> str:
         chosen.setdefault(record["task"], []).append(found)
         published = place(record, PUBLISHED[record["method"]])
         fixed.setdefault(record["task"], []).append(published)
-    gained, half = difference(chosen, fixed, "harmonic_mean")
+    gained = difference(chosen, fixed, "harmonic_mean")
     numbers = [
         f"{statistics.fmean(fraction for _, _, fraction in rows):.2f}",
         *(f"{average(chosen, key):.2f}" for key in ("base", "novel", "harmonic_mean")),
-        f"{gained:+.2f} ± {half:.2f}" if name != "published alpha" else "",
+        signed(gained) if name != "published alpha" else "",
     ]
     return f"| {name} | {' | '.join(numbers)} |"
 

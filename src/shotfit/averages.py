@@ -1,4 +1,4 @@
-"""Means, harmonic means, and the 95 % interval of a mean, without scipy."""
+"""Means, harmonic means, the 95 % interval of a mean, and tests of it, without scipy."""
 
 import math
 from collections.abc import Sequence
@@ -48,6 +48,22 @@ def t_quantile(freedom: int, level: float = 0.95) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if _within(middle, freedom) < level else (low, middle)
     return (low + high) / 2
+
+
+def t_probability(t: float, freedom: int) -> float:
+    """The two-sided p-value of a value of Student's t."""
+    return max(0.0, 1 - _within(abs(t), freedom))
+
+
+def holm(probabilities: Sequence[float]) -> list[float]:
+    """p-values corrected for being several, in the order given (Holm, A simple sequentially
+    rejective multiple test procedure, Scandinavian Journal of Statistics 1979)."""
+    count, highest = len(probabilities), 0.0
+    corrected = [0.0] * count
+    for rank, number in enumerate(sorted(range(count), key=lambda n: probabilities[n])):
+        highest = max(highest, min(1.0, (count - rank) * probabilities[number]))
+        corrected[number] = highest
+    return corrected
 
 
 def _within(t: float, freedom: int) -> float:

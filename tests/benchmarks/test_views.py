@@ -27,12 +27,12 @@ def test_enough_views_are_those_that_lose_nothing_from_there_on():
     losses = {1: 6.0, 2: 3.0, 4: 0.1, 8: 0.0, 16: 0.1, 32: 0.0}
     records = [made_up(task, seed, losses) for task in "abc" for seed in (1, 2)]
     assert views.enough(records) == 4
-    mean, half = views.differences(records, 2, "base")
-    assert (mean, half) == (pytest.approx(-3), pytest.approx(0))
+    gained = views.differences(records, 2, "base")
+    assert (gained.mean, gained.half_width) == (pytest.approx(-3), pytest.approx(0))
     # Base is 61.5 with fresh images and 58.5 with two views, novel 50.
-    mean, half = views.differences(records, 2, "harmonic_mean")
-    assert mean == pytest.approx(2 * 58.5 * 50 / 108.5 - 2 * 61.5 * 50 / 111.5)
-    assert half == pytest.approx(0)
+    gained = views.differences(records, 2, "harmonic_mean")
+    assert gained.mean == pytest.approx(2 * 58.5 * 50 / 108.5 - 2 * 61.5 * 50 / 111.5)
+    assert gained.half_width == pytest.approx(0)
     assert "| 2 | 58.50 | 53.92 | 58.50 | -3.00 ± 0.00 | -1.24 ± 0.00 |" in views.table(records)
     # A number of views that loses above one that does not is no reason to stop there.
     records = [made_up(task, 1, {**losses, 8: 2.0}) for task in "abc"]
@@ -43,9 +43,9 @@ def test_enough_views_are_those_that_lose_nothing_from_there_on():
 def test_doubt_counts_against_a_number_of_views():
     """The same mean on tasks that disagree is not evidence enough."""
     records = [made_up(task, 1, {1: loss}) for task, loss in zip("abc", (-9, 0, 9), strict=True)]
-    mean, half = views.differences(records, 1, "base")
-    assert mean == pytest.approx(0)
-    assert half > 10
+    gained = views.differences(records, 1, "base")
+    assert gained.mean == pytest.approx(0)
+    assert gained.half_width > 10
     assert views.enough(records) == 2
 
 

@@ -1,16 +1,21 @@
 """Figures from records: what is drawn, and that it can be written."""
 
 import pytest
+import typer.testing
 from synthetic_records import record, suite
 
+from shotfit.apps.cli import app
 from shotfit.errors import UsageError
 from shotfit.records import write_record
+from shotfit.report.across import across
+from shotfit.report.protocol import runs_of
 from shotfit.report.suite import protocol_groups, suite_runs
 
 pytest.importorskip("matplotlib")
 
 from shotfit.report.figures.canvas import save
 from shotfit.report.figures.comparison import base_novel_scatter, ranking
+from shotfit.report.figures.lines import lines
 
 METHODS = ["zero_shot", "coop", "lora", "2sfs_lora", "2sfs_layernorm"]
 
@@ -71,3 +76,32 @@ def test_figures_are_written(tmp_path):
     assert save(figure, tmp_path / "new" / "bars.png").stat().st_size > 5000
     with pytest.raises(UsageError, match="Cannot write the figure"):
         save(figure, tmp_path / "bars.xyz")
+
+
+def test_a_line_per_method_over_shots(tmp_path):
+    records = [
+        record(method, task, seed, shots=shots)
+        for method in ("coop", "lora")
+        for task in ("animals", "fruit")
+        for seed in (1, 2, 3)
+        for shots in (4, 1, 16)
+    ]
+    records += suite(["bitfit"], tasks=["animals"])
+    (found,) = across(runs_of(records), "shots")
+    axes = lines(found).axes[0]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["1", "4", "16"]
+    drawn = {tuple(line.get_xdata()): tuple(line.get_ydata()) for line in axes.get_lines()}
+    assert list(drawn) == [(0, 1, 2)]
+    assert len(axes.get_lines()) == 2
+    assert texts(axes) == ["CoOp", "LoRA"] or texts(axes) == ["LoRA", "CoOp"]
+    mean = found.cell("coop", 4).ours.mean
+    assert any(line.get_ydata()[1] == pytest.approx(mean) for line in axes.get_lines())
+    for one in records:
+        write_record(tmp_path / "records", one)
+    out = tmp_path / "lines.png"
+    told = typer.testing.CliRunner().invoke(
+        app, ["plot", "lines", "--results", str(tmp_path / "records"), "--out", str(out)]
+    )
+    assert told.exit_code == 0 and out.stat().st_size > 5000
+    with pytest.raises(UsageError, match="no line to draw"):
+        lines(across(runs_of(suite(["coop"])), "shots")[0])

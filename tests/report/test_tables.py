@@ -15,7 +15,7 @@ from shotfit.config import digest, to_dict
 from shotfit.errors import DataError, UsageError
 from shotfit.paper import paper_table
 from shotfit.records import write_record
-from shotfit.report import FORMATS, paper_report, render, suite_report
+from shotfit.report import FORMATS, paper_report, render, runs_report, suite_report
 from shotfit.report.labels import method_label
 from shotfit.report.protocol import (
     method_name,
@@ -449,3 +449,42 @@ def test_tasks_under_shifts_have_tables_of_their_own():
         "fruit@blur",
     ]
     assert "--datasets shifted-suite" in suite_report(plain, shifted=True).notes[0]
+
+
+def test_runs_of_any_source_have_tables_that_say_what_they_share():
+    records = suite(["coop"]) + [published("coop", "dtd")] + suite(["lora"], shots=None)
+    report = runs_report(records)
+    titles = " / ".join(panel.title for panel in report.panels)
+    assert "base-to-novel · 4 shots · iconclip · published budget" in titles
+    assert "16 shots · ViT-B/16 · published budget · source=coop" in titles
+    assert "base-to-novel · all images · iconclip" in titles
+    assert runs_report([]).notes == ("No finished record; `shotfit bench` makes them.",)
+
+
+def test_shifted_tasks_never_share_a_table_with_others():
+    records = suite(["coop"], tasks=["animals", "animals@noise"])
+    by_task = [p for p in runs_report(records).panels if p.title.startswith("HM by task")]
+    columns = [[column.key for column in panel.columns] for panel in by_task]
+    assert columns == [["animals", "average"], ["animals@noise", "average"]]
+    assert "tasks=shifted" in by_task[1].title
+
+
+def test_missing_runs_and_seeds_are_told_in_every_format():
+    records = suite(["coop", "zero_shot"]) + suite(["lora"], tasks=["animals"], seeds=(1, 2))
+    records = [r for r in records if r.experiment["seed"] == 1 or "zero" not in str(r.experiment)]
+    report = suite_report(records)
+    assert cell(report, "HM by task", "lora", "fruit").note == "not run"
+    assert cell(report, "HM by task", "lora", "animals").note == "2 of 3 seeds"
+    assert cell(report, "HM by task", "lora", "average").note == "1 of 3 tasks"
+    assert cell(report, "Average", "lora", "base").note == "1 of 3 tasks"
+    assert cell(report, "Average", "lora", "base").ours is None
+    # One seed of what no seed changes is all there is.
+    assert cell(report, "HM by task", "zero_shot", "fruit").note == ""
+    assert not any(c.note for p in report.panels for c in p.rows[1].cells)
+    for form in FORMATS:
+        text = render(report, form)
+        assert "2 of 3 seeds" in text and "not run" in text, form
+    notes = [row["note"] for row in csv.DictReader(io.StringIO(render(report, "csv")))]
+    assert notes.count("not run") == 2
+    assert "told in place of a number" in " ".join(report.notes)
+    assert "told in place" not in " ".join(suite_report(suite(["coop"])).notes)

@@ -8,7 +8,6 @@ import random
 import pytest
 import torch
 from conftest import make_backbone, make_support, shapes_dataset
-from intervals import average, difference
 from stopping import policies
 from stopping.signals import GradientEvidence, TextDrift, TrainingFit
 
@@ -294,28 +293,6 @@ def test_no_task_decides_its_own_threshold():
     records = [record("early", 0.1), *(record(task, 0.7) for task in "abc")]
     rule = policies.calibrated(records, "drift")
     assert rule(records[0]) == pytest.approx(0.7, abs=0.051)
-
-
-def test_intervals_take_tasks_as_units():
-    def runs(*values):
-        return [{"base": value, "novel": 50.0} for value in values]
-
-    ours = {"a": runs(61, 61, 61), "b": runs(73)}
-    theirs = {"a": runs(60, 60, 60), "b": runs(70)}
-    mean, half = difference(ours, theirs, "base")
-    assert mean == 2
-    assert half == pytest.approx(12.706, rel=1e-4)
-    assert difference({"a": runs(61)}, {"a": runs(60)}, "base") == (1, float("inf"))
-
-
-def test_differences_are_between_harmonic_means_of_averages():
-    ours = {"a": [{"base": 90, "novel": 10}], "b": [{"base": 10, "novel": 90}]}
-    theirs = {task: [{"base": 40, "novel": 40}] for task in "ab"}
-    gained, half = difference(ours, theirs, "harmonic_mean")
-    assert gained == pytest.approx(10)
-    # In either task alone 18 less 40: no spread.
-    assert half == pytest.approx(0)
-    assert average(ours, "harmonic_mean") == pytest.approx(50)
 
 
 def test_vocabulary_names_no_class_of_the_suite():

@@ -29,6 +29,19 @@ def method_label(row: str) -> str:
     return f"{label} [{rest}" if bracket else label
 
 
+METRICS = {"harmonic_mean": "HM", "all": "Accuracy"}
+
+
+def metric_title(metric: str) -> str:
+    """The title of a metric's column; others by their own names."""
+    return METRICS.get(metric, metric.replace("_", " ").capitalize())
+
+
+def axis_title(metric: str) -> str:
+    """The same in full, where there is room."""
+    return "Harmonic mean" if metric == "harmonic_mean" else metric_title(metric)
+
+
 def dataset_label(name: str) -> str:
     """The written name of a dataset; unknown ones with spaces for underscores."""
     return DATASETS.get(name, name.replace("_", " "))

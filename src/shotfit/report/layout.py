@@ -132,15 +132,18 @@ def _texts(cell: Cell, column: Column, digits: int, ours: int, printed: int) -> 
 
 def _shown(cell: Cell, column: Column, digits: int) -> str:
     if cell.ours is None or math.isnan(cell.ours.mean):
-        return ""
+        return cell.note
     if column.unit == "count":
         return f"{cell.ours.mean:,.0f}"
     if column.unit == "s":
         return f"{cell.ours.mean:.1f}"
-    text = f"{cell.ours.mean:.{digits}f}"
+    if column.unit == "p":
+        return f"{cell.ours.mean:.3f}" if cell.ours.mean >= 0.0005 else "<0.001"
+    mean = cell.ours.mean
+    text = _signed(mean, digits) if column.unit == "points" else f"{mean:.{digits}f}"
     if cell.ours.half_width is not None:
         text += f" ± {cell.ours.half_width:.{digits}f}"
-    return text
+    return f"{text} ({cell.note})" if cell.note else text
 
 
 def _printed(cell: Cell) -> str:

@@ -215,10 +215,13 @@ def _spelled(name: str, value: str) -> str:
         return BACKBONES.get(value, value)
     if name == "setting":
         return value.replace("-", "_")
-    if name != "method":
-        return value
-    kind, _, first = value.replace("-", "_").partition(":")
-    return f"2sfs_{first or 'layernorm'}" if kind.lower() == "2sfs" else value.replace("-", "_")
+    return spelled_method(value) if name == "method" else value
+
+
+def spelled_method(word: str) -> str:
+    """A method as runs have it, from the words of `shotfit bench`: "2sfs:lora" is `2sfs_lora`."""
+    kind, _, first = word.replace("-", "_").partition(":")
+    return f"2sfs_{first or 'layernorm'}" if kind.lower() == "2sfs" else word.replace("-", "_")
 
 
 def _any(run: Run, name: str) -> bool:
@@ -249,6 +252,8 @@ def _table_facts(experiment: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
     if experiment.get("fewshot"):
         # Not where they lie: what they list is in the hash of the split.
         facts["fewshot"] = "lists"
+    if "@" in str(experiment["data"].get("name", "")):
+        facts["tasks"] = "shifted"
     if precisions != {"fp32"}:
         facts["precision"] = " then ".join(sorted(precisions))
     return tuple(facts.items())

@@ -202,19 +202,19 @@ def _latex_cell(cell: Text) -> str:
 
 CSV_COLUMNS = (
     *("table", "panel", "method", "column", "ours", "half_width", "runs"),
-    *("printed", "correction", "difference"),
+    *("printed", "correction", "difference", "note"),
 )
 
 
 def to_csv(report: Report) -> str:
-    """Tidy: one line per cell that has a number, names as in the records; no rounding of ours."""
+    """Tidy: one line per cell that holds anything, names as in the records; no rounding of ours."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(CSV_COLUMNS)
     for panel in report.panels:
         for row in panel.rows:
             for column, cell in zip(panel.columns, row.cells, strict=True):
-                if cell.ours is None and cell.printed is None:
+                if cell.ours is None and cell.printed is None and not cell.note:
                     continue
                 ours = cell.ours
                 half = "" if ours is None or ours.half_width is None else f"{ours.half_width:.6g}"
@@ -225,6 +225,7 @@ def to_csv(report: Report) -> str:
                         cell.printed.value if cell.printed else "",
                         cell.printed.correction if cell.printed else "",
                         "" if cell.difference is None else f"{cell.difference:.6g}",
+                        cell.note,
                     )
                 )
     return out.getvalue()

@@ -1,22 +1,25 @@
 """Tables of the embedded suite: every protocol found in the records has its own."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from shotfit.averages import Estimate, mean
 from shotfit.methods import published_names
 from shotfit.paper import unique
 from shotfit.records import Record
+from shotfit.report.labels import metric_title
 from shotfit.report.protocol import Run, require_same_images, row_name, runs_of
 from shotfit.report.tables import SPREAD, Cell, Column, Panel, Report, Row, seed_means
 
-AVERAGES = (("base", "Base"), ("novel", "Novel"), ("harmonic_mean", "HM"), ("joint", "Joint"))
-"""Keys of records and titles: what the suite's base-to-novel table averages over tasks."""
+BASE_TO_NOVEL = ("base", "novel", "harmonic_mean", "joint")
+"""Keys of records: what a base-to-novel table averages over tasks."""
 
 BASE_TO_NOVEL_NOTES = (
     "HM of an average: of the averaged base and novel, as in the paper; not the mean of the HMs.",
     "Joint: base and novel classes in one label space, all images.",
     "Base alone: a method that is bound to its trained classes cannot score novel ones.",
 )
+
+MISSING_NOTE = "Runs of a table's tasks and seeds that are not there are told in place of a number."
 
 SELECTION_NOTE = "Selects on: the images on which a method chooses what training leaves open."
 
@@ -31,7 +34,24 @@ def suite_report(records: Sequence[Record], *, shifted: bool = False) -> Report:
     Raises:
         DataError: as `runs_of`, and when methods saw different images of one task and seed.
     """
-    runs = suite_runs(records, shifted=shifted)
+    which = "shifted" if shifted else "embedded"
+    plan = "bench --datasets shifted-suite" if shifted else "reproduce suite"
+    empty = f"No finished record of the {which} suite; `shotfit {plan}` plans the runs."
+    name = "shifted-suite" if shifted else "suite"
+    return _report(name, f"The {which} suite", suite_runs(records, shifted=shifted), empty)
+
+
+def runs_report(records: Sequence[Record]) -> Report:
+    """The same tables of every finished record: any dataset, backbone and number of shots.
+
+    Raises:
+        DataError: as `suite_report`.
+    """
+    empty = "No finished record; `shotfit bench` makes them."
+    return _report("runs", "Every run", runs_of(records), empty)
+
+
+def _report(name: str, title: str, runs: Sequence[Run], empty: str) -> Report:
     panels: list[Panel] = []
     notes = [SPREAD, SELECTION_NOTE]
     for group in protocol_groups(runs):
@@ -42,17 +62,20 @@ def suite_report(records: Sequence[Record], *, shifted: bool = False) -> Report:
         panels.append(_by_task(group, tasks, heading))
     if any(run.fact("setting") == "base_to_novel" for run in runs):
         notes += BASE_TO_NOVEL_NOTES
-    which = "shifted" if shifted else "embedded"
-    plan = "bench --datasets shifted-suite" if shifted else "reproduce suite"
-    empty = (f"No finished record of the {which} suite; `shotfit {plan}` plans the runs.",)
-    name = "shifted-suite" if shifted else "suite"
-    return Report(name, f"The {which} suite", tuple(panels), tuple(notes) if panels else empty)
+    if any(cell.note for panel in panels for row in panel.rows for cell in row.cells):
+        notes.append(MISSING_NOTE)
+    return Report(name, title, tuple(panels), tuple(notes) if panels else (empty,))
 
 
 def suite_runs(records: Sequence[Record], *, shifted: bool = False) -> tuple[Run, ...]:
     """The finished runs on the embedded tasks, as they are or under shifts."""
     embedded = (run for run in runs_of(records) if run.fact("source") == "demo")
-    return tuple(run for run in embedded if ("@" in run.dataset) == shifted)
+    return tuple(run for run in embedded if (run.fact("tasks") == "shifted") == shifted)
+
+
+def metrics_of(runs: Sequence[Run]) -> tuple[str, ...]:
+    """The keys of records that a table of these runs shows."""
+    return BASE_TO_NOVEL if runs[0].fact("setting") == "base_to_novel" else ("all",)
 
 
 def protocol_groups(runs: Sequence[Run]) -> list[list[Run]]:
@@ -65,25 +88,29 @@ def protocol_groups(runs: Sequence[Run]) -> list[list[Run]]:
     for table in sorted({run.table for run in runs}, key=str):
         here = [run for run in runs if run.table == table]
         require_same_images(here)
-        budgets = sorted({_budget(run) for run in here if run.trained}) or ["published"]
+        budgets = sorted({budget_of(run) for run in here if run.trained}) or ["published"]
         for budget in budgets:
-            groups.append([r for r in here if not r.trained or _budget(r) == budget])
+            groups.append([r for r in here if not r.trained or budget_of(r) == budget])
     return groups
 
 
 def describe_protocol(runs: Sequence[Run]) -> str:
     """What the runs of one table share, in a few words."""
-    words = [
-        str(runs[0].fact("setting")).replace("_", "-"),
-        f"{runs[0].fact('shots')} shots",
-        str(runs[0].fact("backbone")),
-    ]
-    budget = next((_budget(run) for run in runs if run.trained), None)
+    facts = dict(runs[0].table)
+    # A fact that a table has across its columns is not among those that it shares.
+    words = [str(facts["setting"]).replace("_", "-")] if "setting" in facts else []
+    if "shots" in facts:
+        words.append("all images" if facts["shots"] is None else f"{facts['shots']} shots")
+    if "backbone" in facts:
+        words.append(str(facts["backbone"]))
+    budget = next((budget_of(run) for run in runs if run.trained), None)
     if budget:
         per_shot = _shared_iters_per_shot(runs)
         words.append(f"{budget} budget" + (f", M={per_shot}" if per_shot else ""))
-    known = ("setting", "shots", "backbone", "source")
-    words += [f"{key}={value}" for key, value in runs[0].table if key not in known]
+    known = {"setting", "shots", "backbone"}
+    if facts.get("source") == "demo":
+        known.add("source")
+    words += [f"{key}={value}" for key, value in facts.items() if key not in known]
     return " · ".join(words)
 
 
@@ -98,7 +125,7 @@ def rows_of(runs: Sequence[Run]) -> dict[str, list[Run]]:
     return {name: rows[name] for name in (*zero, *(n for n in rows if n not in zero))}
 
 
-def _budget(run: Run) -> str:
+def budget_of(run: Run) -> str:
     return str(run.fact("budget") or "published")
 
 
@@ -110,12 +137,13 @@ def _shared_iters_per_shot(runs: Sequence[Run]) -> int | None:
 
 def _averages(runs: Sequence[Run], tasks: tuple[str, ...], heading: str) -> Panel:
     columns = (
-        *(Column(key, title) for key, title in AVERAGES),
+        *(Column(key, metric_title(key)) for key in BASE_TO_NOVEL),
         *_cost_columns(runs),
     )
+    seeds = {run.seed for run in runs}
     rows = []
     for name, mine in rows_of(runs).items():
-        cells = [Cell(seed_means(mine, key, tasks)) for key, _ in AVERAGES]
+        cells = [run_cell(mine, key, tasks, seeds) for key in BASE_TO_NOVEL]
         rows.append(Row(name, (*cells, *_costs(mine, columns[-1].key)), _selects_on(mine)))
     title = f"Average of {len(tasks)} tasks" if len(tasks) != 1 else "".join(tasks)
     return Panel(f"{title} · {heading}", columns, tuple(rows))
@@ -127,16 +155,30 @@ def _by_task(runs: Sequence[Run], tasks: tuple[str, ...], heading: str) -> Panel
     accuracies = (*(Column(task, task) for task in tasks), Column("average", "Average"))
     # Base-to-novel has its costs beside the averages.
     columns = accuracies if base_to_novel else (*accuracies, *_cost_columns(runs))
+    seeds = {run.seed for run in runs}
     rows = []
     for name, mine in rows_of(runs).items():
-        cells = []
-        for scope in (*((task,) for task in tasks), tasks):
-            here = [run for run in mine if run.dataset in scope]
-            cells.append(Cell(seed_means(here, metric, scope) if here else None))
+        scopes = (*((task,) for task in tasks), tasks)
+        cells = [run_cell(mine, metric, scope, seeds) for scope in scopes]
         if not base_to_novel:
             cells += _costs(mine, columns[-1].key)
         rows.append(Row(name, tuple(cells), "" if base_to_novel else _selects_on(mine)))
     return Panel(f"{what} by task · {heading}", columns, tuple(rows), digits=1)
+
+
+def run_cell(
+    runs: Sequence[Run], metric: str, tasks: tuple[str, ...], seeds: Collection[int]
+) -> Cell:
+    """The average over tasks, with what is missing of the table's tasks and seeds."""
+    here = [run for run in runs if run.dataset in tasks]
+    there = {run.dataset for run in here}
+    if len(there) < len(tasks):
+        return Cell(note=f"{len(there)} of {len(tasks)} tasks" if len(tasks) > 1 else "not run")
+    found = seed_means(here, metric, tasks)
+    # A seed changes nothing where nothing is trained.
+    if found is None or found.runs == len(seeds) or not any(run.trained for run in here):
+        return Cell(found)
+    return Cell(found, note=f"{found.runs} of {len(seeds)} seeds")
 
 
 def _selects_on(runs: Sequence[Run]) -> str:

@@ -21,7 +21,10 @@ METRICS = {"base": "base", "novel": "novel", "hm": "harmonic_mean", "accuracy": 
 
 @dataclass(frozen=True)
 class Column:
-    """What a column shows: accuracy in percent, unless `unit` says otherwise."""
+    """What a column shows: accuracy in percent, unless `unit` says otherwise.
+
+    Units are "%", "points" (a difference, with its sign), "p" (a p-value), "count" and "s".
+    """
 
     key: str
     title: str
@@ -30,10 +33,14 @@ class Column:
 
 @dataclass(frozen=True)
 class Cell:
-    """Our estimate and the printed number; each None when there is none."""
+    """Our estimate and the printed number; each None when there is none.
+
+    `note` says what is missing of the runs behind it, "" when nothing is.
+    """
 
     ours: Estimate | None = None
     printed: PrintedCell | None = None
+    note: str = ""
 
     @property
     def difference(self) -> float | None:

@@ -1,43 +1,65 @@
 """shotfit plot"""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 
-KINDS = ("ranking", "scatter")
+from shotfit.apps import tables
+from shotfit.errors import DataError, UsageError, unknown_name
+
+Shown = TypeVar("Shown")
+
+KINDS = ("ranking", "scatter", "lines")
 
 
 def plot(
     kind: Annotated[
         str,
         typer.Argument(
-            help="ranking: methods by harmonic mean or accuracy; scatter: base against novel."
+            help="ranking: methods by harmonic mean or accuracy; scatter: base against novel; "
+            "lines: accuracy over --across."
         ),
     ],
     out: Annotated[Path, typer.Option(help="The figure: .png, .svg or .pdf.")],
-    results: Annotated[Path, typer.Option(help="The folder of records.")] = Path("results"),
-    where: Annotated[
-        list[str] | None, typer.Option(help="Keep records with FACT=VALUE, such as M=300.")
+    results: tables.Results = tables.DEFAULT_RESULTS,
+    where: tables.Where = None,
+    across: Annotated[
+        str, typer.Option(metavar="FACT", help="For lines: shots, M, backbone, rank …")
+    ] = "shots",
+    metric: Annotated[
+        str | None,
+        typer.Option(help="A key of records. [default: harmonic_mean, or all]"),
     ] = None,
 ) -> None:
-    """Draw a figure from records of the embedded suite, all of one protocol."""
-    from shotfit.errors import DataError, UsageError, unknown_name
-    from shotfit.records import load_records
+    """Draw a figure from records of any dataset, all of one protocol."""
+    from shotfit.report.across import across as across_fact
     from shotfit.report.figures import comparison
     from shotfit.report.figures.canvas import save
-    from shotfit.report.protocol import select_records
-    from shotfit.report.suite import describe_protocol, protocol_groups, suite_runs
+    from shotfit.report.figures.lines import lines
+    from shotfit.report.protocol import runs_of
+    from shotfit.report.suite import describe_protocol, protocol_groups
 
     if kind not in KINDS:
         raise unknown_name("figure", kind, KINDS)
-    if not results.is_dir():
-        raise DataError(f"There is no folder {results} with records; `shotfit bench` makes them.")
-    groups = protocol_groups(suite_runs(select_records(load_records(results), where or [])))
-    if not groups:
-        raise DataError(f"{results} holds no finished record of the embedded suite.")
-    if len(groups) > 1:
-        found = "; ".join(describe_protocol(group) for group in groups)
+    runs = runs_of(tables.read_records(results, where or []))
+    if not runs:
+        raise DataError(f"{results} holds no finished record; `shotfit bench` makes them.")
+    if kind == "lines":
+        figure = lines(_only({one.heading: one for one in across_fact(runs, across, metric)}))
+    else:
+        group = _only({describe_protocol(group): group for group in protocol_groups(runs)})
+        if kind == "ranking":
+            figure = comparison.ranking(group, metric)
+        else:
+            figure = comparison.base_novel_scatter(group)
+    print(f"Wrote {save(figure, out)}")
+
+
+def _only(protocols: dict[str, Shown]) -> Shown:
+    """The one protocol there is, by its description."""
+    if len(protocols) > 1:
+        found = "; ".join(protocols)
         raise UsageError(f"These records are of several protocols ({found}): keep one, --where.")
-    draw = comparison.ranking if kind == "ranking" else comparison.base_novel_scatter
-    print(f"Wrote {save(draw(groups[0]), out)}")
+    (shared,) = protocols.values()
+    return shared

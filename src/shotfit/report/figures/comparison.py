@@ -10,7 +10,7 @@ from shotfit.averages import Estimate
 from shotfit.errors import UsageError
 from shotfit.paper import unique
 from shotfit.report.figures.canvas import new_figure
-from shotfit.report.labels import method_label
+from shotfit.report.labels import axis_title, method_label
 from shotfit.report.protocol import Run
 from shotfit.report.suite import describe_protocol, rows_of
 from shotfit.report.tables import seed_means
@@ -64,7 +64,7 @@ def ranking(runs: Sequence[Run], metric: str | None = None) -> "Figure":
     margin = 0.03 * (high - low + 1)
     axes.set_xlim(low - margin, high + 5 * margin)
     axes.grid(axis="x", color=LINE, linewidth=0.8)
-    axes.set_xlabel(f"{_metric_title(metric)}, mean of tasks (%), 95 % interval over seeds")
+    axes.set_xlabel(f"{axis_title(metric)}, mean of tasks (%), 95 % interval over seeds")
     _finish(figure, axes, runs, order)
     return figure
 
@@ -245,9 +245,3 @@ def _color(row: str) -> str:
     if row.startswith("zero_shot"):
         return ZERO_SHOT
     return TWO_STAGE if row.startswith("2sfs_") else ONE_STAGE
-
-
-def _metric_title(metric: str) -> str:
-    return {"harmonic_mean": "Harmonic mean", "all": "Accuracy"}.get(
-        metric, metric.replace("_", " ").capitalize()
-    )

@@ -1,0 +1,36 @@
+"""shotfit compare"""
+
+from typing import Annotated
+
+import typer
+
+from shotfit.apps import tables
+
+
+def compare(
+    methods: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="METHOD METHOD ...",
+            help="Two or more rows, as `shotfit table` names them (2sfs_lora[M=100]) or as "
+            "`shotfit bench` takes them (2sfs:lora). The others are compared with the first.",
+        ),
+    ],
+    results: tables.Results = tables.DEFAULT_RESULTS,
+    form: tables.Format = "terminal",
+    out: tables.Out = None,
+    where: tables.Where = None,
+) -> None:
+    """Whether one method is above another: paired differences, intervals and corrected p-values.
+
+    Runs are paired by dataset and seed; datasets are the independent units.
+    """
+    from shotfit.errors import DataError
+    from shotfit.report import compare_report
+    from shotfit.report.protocol import runs_of
+
+    tables.require_format(form)
+    records = tables.read_records(results, where or [])
+    if not records:
+        raise DataError(f"There is no finished record in {results}; `shotfit bench` makes them.")
+    tables.show(compare_report(runs_of(records), methods), form, out)

@@ -8,6 +8,7 @@ import pytest
 from shotfit.config import Must, digest, from_dict, override, read_yaml, to_dict
 from shotfit.errors import UsageError
 from shotfit.experiment import Experiment
+from shotfit.methods import method_key, published_names
 from shotfit.methods.published import TaskFacts
 from shotfit.plan import plan
 from shotfit.recipe import Overrides, Recipe, Stage, named_recipe, two_stage
@@ -103,6 +104,27 @@ def test_named_recipes():
         named_recipe("layer-norms")
     with pytest.raises(UsageError, match="Did you mean 'layernorm'"):
         named_recipe("2sfs:layernom")
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("CoOp", "coop"),
+        ("clip-LoRA", "clip_lora"),
+        ("PLOT++", "plot_pp"),
+        ("lp++", "lp_pp"),
+        ("Tip-Adapter-F", "tip_adapter_f"),
+        ("2SFS:CLIP-LoRA", "2sfs:clip_lora"),
+        ("Zero-shot CLIP", "zero_shot"),
+    ],
+)
+def test_methods_may_be_written_as_papers_write_them(written, name):
+    assert named_recipe(written) == named_recipe(name)
+
+
+def test_every_label_is_a_name():
+    for name, entry in published_names().items():
+        assert method_key(entry.label) == method_key(name) == name
 
 
 def test_a_config_of_aliases_is_refused_and_not_written_out(tmp_path):

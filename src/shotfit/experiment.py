@@ -19,6 +19,7 @@ import torch
 from shotfit import __version__
 from shotfit.adaptation import Observe, adapt
 from shotfit.backbone import Backbone, Hints
+from shotfit.backbone.catalogue import hub_id
 from shotfit.config import digest, to_dict
 from shotfit.data.benchmark.facts import benchmark_key, find_benchmark
 from shotfit.data.checks import check_split
@@ -69,6 +70,10 @@ class Experiment:
     """Folder of few-shot lists to take instead of drawing shots, relative to the root folder of
     datasets; "{dataset}" in it stands for the dataset's name, "{folder}" for its folder among the
     published ones (caltech101 lies in caltech-101)."""
+
+    def __post_init__(self) -> None:
+        # One model has one name, or two runs of one experiment would have two identities.
+        object.__setattr__(self, "backbone", hub_id(self.backbone))
 
     @property
     def id(self) -> str:

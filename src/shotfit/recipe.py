@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from shotfit.config import Count, from_dict, override
 from shotfit.errors import UsageError, unknown_name
-from shotfit.methods import get_method, published_names
+from shotfit.methods import get_method, method_key, published_names
 from shotfit.methods.linear import LinearConfig
 from shotfit.methods.published import TrainConfig
 
@@ -110,8 +110,8 @@ def named_recipe(name: str, **options: Any) -> Recipe:
     """The recipe that a user means by one word.
 
     "2sfs" is the paper's (LayerNorm, then the classifier), "2sfs:lora" has another first stage,
-    and any of `methods.published_names` is that method alone. `options` are those of
-    `Recipe`.
+    and any of `methods.published_names` is that method alone, also as papers write it ("CoOp",
+    "PLOT++", "2SFS:CLIP-LoRA"). `options` are those of `Recipe`.
 
     Raises:
         UsageError: for an unknown name.
@@ -119,12 +119,13 @@ def named_recipe(name: str, **options: Any) -> Recipe:
     kind, _, first = name.partition(":")
     names = published_names()
     if kind.lower() == "2sfs":
-        entry = names.get(first.replace("-", "_"))
+        first = method_key(first)
+        entry = names.get(first)
         if entry is not None and entry.options:
             raise UsageError(f"{first} is a form of {entry.method}, which is no first stage.")
         get_method(first or "layernorm")
-        return two_stage((first or "layernorm").replace("-", "_"), **options)
-    entry = names.get(name.replace("-", "_"))
+        return two_stage(first or "layernorm", **options)
+    entry = names.get(method_key(name))
     if first or entry is None:
         raise unknown_name("method", name, ["2sfs", *names])
     return Recipe((Stage(entry.method, dict(entry.options)),), **options)

@@ -431,3 +431,19 @@ def test_a_cluster_that_cannot_be_joined_may_want_a_token(monkeypatch):
     monkeypatch.setenv("RAY_AUTH_MODE", "token")
     with pytest.raises(DataError, match="Failed to connect. No record was lost"):
         _start(fake, "head:6379")
+
+
+@pytest.mark.parametrize("written", ["ViT-B/16", "vit-b/16", "openai/clip-vit-base-patch16"])
+def test_a_backbone_has_one_name_however_it_is_written(written):
+    (one,) = expand(["coop"], ["food"], backbones=[written])
+    assert one.backbone == "openai/clip-vit-base-patch16"
+    assert one == Experiment(**{**vars(one), "backbone": written})
+    assert one.id == expand(["coop"], ["food"], backbones=["openai/clip-vit-base-patch16"])[0].id
+
+
+def test_the_papers_backbones_are_known():
+    from shotfit.backbone.catalogue import KNOWN_NAMES, PAPERS
+    from shotfit.paper import BACKBONES
+
+    assert set(PAPERS.values()) <= KNOWN_NAMES
+    assert {name: hub for hub, name in BACKBONES.items()}.items() <= PAPERS.items()

@@ -20,3 +20,17 @@ KNOWN = (
 """Name, family, image side and patch in pixels, dimension of the joint space."""
 
 KNOWN_NAMES = frozenset(name for name, *_ in KNOWN)
+
+PAPERS = {
+    "ViT-B/32": "openai/clip-vit-base-patch32",
+    "ViT-B/16": "openai/clip-vit-base-patch16",
+    "ViT-L/14": "openai/clip-vit-large-patch14",
+    "ViT-L/14@336px": "openai/clip-vit-large-patch14-336",
+}
+"""What papers and OpenAI's code call the models, and where those are on the hub."""
+
+
+def hub_id(name: str) -> str:
+    """Where a model lies that is named as papers name it (any case); other names as they are."""
+    found = {paper.lower(): there for paper, there in PAPERS.items()}
+    return found.get(name.lower(), name)

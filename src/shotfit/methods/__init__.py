@@ -64,6 +64,17 @@ def published_name(method: str, options: Mapping[str, Any]) -> PublishedName:
     return next((form for form in forms if form.options.items() <= options.items()), itself)
 
 
+def method_key(word: str) -> str:
+    """A method's name from how it is written: "CLIP-LoRA", "PLOT++", "coop". Unknown words come
+    back as they are, with underscores."""
+    entries = published_names()
+    labels = {entry.label.lower(): name for name, entry in entries.items()}
+    key = word.replace("-", "_")
+    if key.lower() in entries:
+        return key.lower()
+    return labels.get(word.lower(), key)
+
+
 def get_method(name: str) -> "type[Method]":
     """The class of the method called `name` (hyphens may stand for underscores).
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shotfit.errors import DataError, UsageError, unknown_name
-from shotfit.methods import PublishedName, list_methods, published_name
+from shotfit.methods import PublishedName, list_methods, method_key, published_name
 from shotfit.paper import BACKBONES
 from shotfit.records import Record
 
@@ -220,8 +220,10 @@ def _spelled(name: str, value: str) -> str:
 
 def spelled_method(word: str) -> str:
     """A method as runs have it, from the words of `shotfit bench`: "2sfs:lora" is `2sfs_lora`."""
-    kind, _, first = word.replace("-", "_").partition(":")
-    return f"2sfs_{first or 'layernorm'}" if kind.lower() == "2sfs" else word.replace("-", "_")
+    kind, _, first = word.partition(":")
+    if kind.lower() == "2sfs":
+        return f"2sfs_{method_key(first or 'layernorm')}"
+    return method_key(word)
 
 
 def _any(run: Run, name: str) -> bool:

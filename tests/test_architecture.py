@@ -61,7 +61,7 @@ DATA = """
     dataset image_files web
     task transforms checks shifts image_hashes
     benchmark
-    fewshot_lists prefetch
+    fewshot_lists difficulty prefetch
     decoded
     support_set holdout
     sources

@@ -24,6 +24,7 @@ from shotfit.config import digest, to_dict
 from shotfit.data.benchmark.facts import benchmark_key, find_benchmark
 from shotfit.data.checks import check_split
 from shotfit.data.dataset import Dataset, Split
+from shotfit.data.difficulty import unbalanced, wrongly_labelled
 from shotfit.data.fewshot_lists import read_fewshot
 from shotfit.data.prefetch import Loading
 from shotfit.data.sources import load_dataset
@@ -44,6 +45,9 @@ from shotfit.training.loop import TrainStep
 Inspect = Callable[[Method, SupportSet, int], None]
 """Called once a fit has come to its end: with the adapted method, its shots, and the number of
 updates of the last stage."""
+ADDED_LATER = ("fewshot", "imbalance", "wrong_labels")
+"""Fields that records of the first version do not have."""
+
 Announce = Callable[[str, int, int], None]
 """Called before training, with the name of a phase, how much of it is done, and of how much (0 is
 not known)."""
@@ -70,6 +74,10 @@ class Experiment:
     """Folder of few-shot lists to take instead of drawing shots, relative to the root folder of
     datasets; "{dataset}" in it stands for the dataset's name, "{folder}" for its folder among the
     published ones (caltech101 lies in caltech-101)."""
+    imbalance: float = 1.0
+    """How many times the shots of the rarest class the most frequent one has; 1 as published."""
+    wrong_labels: float = 0.0
+    """Share of the training images with the label of another class; none as published."""
 
     def __post_init__(self) -> None:
         # One model has one name, or two runs of one experiment would have two identities.
@@ -84,8 +92,9 @@ class Experiment:
         """JSON-ready values. What was added after the first records is left out at its default, so
         that a run keeps its identity."""
         values = to_dict(self)
-        if self.fewshot is None:
-            del values["fewshot"]
+        for part in dataclasses.fields(self):
+            if part.name in ADDED_LATER and values[part.name] == part.default:
+                del values[part.name]
         return values
 
 
@@ -170,10 +179,12 @@ def run(
 
 
 def task_of(experiment: Experiment, dataset: Dataset, root: str | None = None) -> Task:
-    """The few-shot task of an experiment: shots drawn by the rule, or taken from lists.
+    """The few-shot task of an experiment: shots drawn by the rule, or taken from lists, then made
+    as unbalanced and as wrongly labelled as it says.
 
     Raises:
-        UsageError: for lists without a number of shots, or a folder with an unknown placeholder.
+        UsageError: for lists without a number of shots, a folder with an unknown placeholder, and
+            as `unbalanced` and `wrongly_labelled`.
         DataError: as `make_task` and `read_fewshot`.
     """
     lists = None
@@ -182,7 +193,10 @@ def task_of(experiment: Experiment, dataset: Dataset, root: str | None = None) -
             raise UsageError("Few-shot lists are for a number of shots: give --shots.")
         folder = Path(root or "").expanduser() / _lists_of(dataset, experiment.fewshot)
         lists = read_fewshot(dataset, folder, experiment.shots, experiment.seed)
-    return make_task(dataset, experiment.setting, experiment.shots, experiment.seed, fewshot=lists)
+    task = make_task(dataset, experiment.setting, experiment.shots, experiment.seed, fewshot=lists)
+    support = unbalanced(task.support, experiment.imbalance, experiment.seed)
+    support = wrongly_labelled(support, experiment.wrong_labels, experiment.seed)
+    return dataclasses.replace(task, support=support)
 
 
 def _lists_of(dataset: Dataset, fewshot: str) -> str:

@@ -1,5 +1,7 @@
 """Values of one fact side by side: shots, backbones, M."""
 
+import dataclasses
+
 import pytest
 import typer.testing
 from synthetic_records import B16, record, suite
@@ -7,7 +9,7 @@ from synthetic_records import B16, record, suite
 from shotfit.apps.cli import app
 from shotfit.errors import DataError, UsageError
 from shotfit.records import write_record
-from shotfit.report import across_report
+from shotfit.report import across_report, runs_report
 from shotfit.report.across import across
 from shotfit.report.protocol import runs_of
 
@@ -98,3 +100,19 @@ def test_what_is_not_there_is_said(tmp_path):
     assert told.exit_code == 0 and "72.50" in told.output
     told = invoke(app, ["table", "suite", "--across", "shots", *folder])
     assert isinstance(told.exception, UsageError)
+
+
+def test_over_wrong_labels_none_is_a_value():
+    def noisy(share):
+        made = suite(["coop"], tasks=TASKS)
+        if not share:
+            return made
+        return [
+            dataclasses.replace(one, experiment={**one.experiment, "wrong_labels": share})
+            for one in made
+        ]
+
+    found = runs_of(noisy(0) + noisy(0.4) + noisy(0.2))
+    (panel,) = across_report(found, "wrong_labels").panels
+    assert [column.title for column in panel.columns] == ["0.0", "0.2", "0.4"]
+    assert len(runs_report(noisy(0) + noisy(0.2)).panels) == 4

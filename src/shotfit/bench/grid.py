@@ -32,13 +32,15 @@ def expand(
     overrides: Overrides | None = None,
     template: str | None = None,
     fewshot: str | None = None,
+    imbalance: float = 1.0,
+    wrong_labels: float = 0.0,
 ) -> tuple[Experiment, ...]:
     """Every combination once, seed by seed, so that a grid cut short has whole seeds.
 
     Methods are named as `shotfit.recipe.named_recipe` has them ("2sfs", "2sfs:lora", "coop"), or
     all of them by "every"; datasets as `find_datasets`. `template` is the prompt of every dataset
-    ("specific" for the benchmarks' own), `fewshot` the folder of few-shot lists
-    (`Experiment.fewshot`).
+    ("specific" for the benchmarks' own); `fewshot`, `imbalance` and `wrong_labels` are those of
+    `Experiment`.
 
     Raises:
         UsageError: for an unknown name, with the nearest known one, or an empty list.
@@ -69,6 +71,8 @@ def expand(
             "source": source,
             "data": data if template is None else {**data, "template": template},
             "fewshot": fewshot,
+            "imbalance": imbalance,
+            "wrong_labels": wrong_labels,
             "setting": setting.replace("-", "_"),
             "shots": count,
             "seed": seed,

@@ -20,7 +20,12 @@ from shotfit.report.suite import (
 )
 from shotfit.report.tables import SPREAD, Cell, Column, Panel, Report, Row
 
-PUBLISHED = {**AS_PUBLISHED, "M": DEFAULT_ITERS_PER_SHOT}
+PUBLISHED = {
+    **AS_PUBLISHED,
+    "M": DEFAULT_ITERS_PER_SHOT,
+    "imbalance": 1.0,
+    "wrong_labels": 0.0,
+}
 """What a run has that does not state the fact; of any other fact it has "default"."""
 
 

@@ -254,6 +254,9 @@ def _table_facts(experiment: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
     if experiment.get("fewshot"):
         # Not where they lie: what they list is in the hash of the split.
         facts["fewshot"] = "lists"
+    for name in ("imbalance", "wrong_labels"):
+        if name in experiment:
+            facts[name] = experiment[name]
     if "@" in str(experiment["data"].get("name", "")):
         facts["tasks"] = "shifted"
     if precisions != {"fp32"}:

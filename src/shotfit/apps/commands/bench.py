@@ -63,6 +63,13 @@ def bench(
         ),
     ] = None,
     fewshot: options.FewShot = None,
+    imbalance: Annotated[
+        float,
+        typer.Option(help="Shots of the most frequent class over those of the rarest."),
+    ] = 1.0,
+    wrong_labels: Annotated[
+        float, typer.Option(help="Share of training images with another class's label.")
+    ] = 0.0,
     results: Annotated[Path, typer.Option(help="Folder of the records.")] = Path("results"),
     ray: Annotated[
         str | None,
@@ -111,6 +118,8 @@ def bench(
         ),
         template=template,
         fewshot=fewshot,
+        imbalance=imbalance,
+        wrong_labels=wrong_labels,
     )
     if dry_run:
         benchmarking.show_plan(experiments, results, root, retry_failed, as_json)

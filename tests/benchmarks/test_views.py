@@ -45,7 +45,7 @@ def test_doubt_counts_against_a_number_of_views():
     records = [made_up(task, 1, {1: loss}) for task, loss in zip("abc", (-9, 0, 9), strict=True)]
     gained = views.differences(records, 1, "base")
     assert gained.mean == pytest.approx(0)
-    assert gained.half_width > 10
+    assert gained.half_width is not None and gained.half_width > 10
     assert views.enough(records) == 2
 
 

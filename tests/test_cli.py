@@ -151,7 +151,7 @@ def test_base_to_novel_reports_both_halves(shotfit, photos, checkpoint, tmp_path
         (["fit", "{photos}", "--precision", "bf16", "-o", "training.precision=fp32"], 2, "Both"),
         (["fit", "{photos}", "--trace", "no/folder/t.json"], 2, "no folder no/folder"),
         (["fit", "{photos}", "--device", "abacus"], 2, "no device 'abacus' here; there is cpu"),
-        (["fit", "{photos}", "--method", "2SFS:Lora"], 2, "Did you mean 'lora'"),
+        (["fit", "{photos}", "--method", "2SFS:Lorra"], 2, "Did you mean 'lora'"),
         (["fit", "{photos}", "--method", "2sfs:tip-adapter-f"], 2, "no first stage"),
         (["fit", "{photos}", "--method", "zero_shot", "-o", "x=1"], 2, "none at all"),
         (["fit", "{photos}", "--budget", "free"], 2, "published"),

@@ -109,10 +109,10 @@ def run(
     announce: Announce | None = None,
     inspect: Inspect | None = None,
     interrupted: Callable[[], bool] | None = None,
+    measured: bool = True,
     device: str | None = None,
     loading: Loading | None = None,
     deadline: Deadline | None = None,
-    measured: bool = True,
 ) -> tuple[Record, Method]:
     """Carries out an experiment; the record and the adapted method.
 

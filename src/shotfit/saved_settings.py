@@ -58,6 +58,17 @@ def read_settings(folder: Path) -> dict[str, Any]:
     return settings
 
 
+def is_saved(folder: Path) -> bool:
+    """Whether a folder was written as a saved classifier, by what is in it and not by names alone:
+    a pretrained model may have both of its files."""
+    try:
+        settings = parse_json((folder / CONFIG).read_text(encoding="utf-8"))
+        ours = isinstance(settings, dict) and settings.get("checksum") == checksum(settings)
+        return ours and sha256(folder / WEIGHTS) == settings.get("files", {}).get(WEIGHTS)
+    except (OSError, ValueError, AttributeError):
+        return False
+
+
 def _check_settings(settings: dict[str, Any], path: Path) -> None:
     """Refuses a config that nobody saved: its checksum is no secret."""
     for key, kind in _KINDS.items():

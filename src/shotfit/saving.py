@@ -33,10 +33,18 @@ from shotfit.saved_settings import (
     SHOTS,
     WEIGHTS,
     checksum,
+    is_saved,
     read_settings,
     sha256,
 )
-from shotfit.system.files import folder_written_whole
+from shotfit.system.folders import (
+    check_writable,
+    folder_written_whole,
+    is_empty,
+    is_fixed,
+    readable_as_its_folder,
+    recover,
+)
 from shotfit.system.paths import file_inside
 
 CARD = "README.md"
@@ -88,14 +96,29 @@ def provenance_of(record: Record) -> dict[str, bytes]:
     return {RECORD: f"{record_text(record)}\n".encode()}
 
 
-def check_target(folder: Path) -> None:
-    """Refuses to save where something else is; worth asking before a long fit.
+def check_target(folder: Path, *, overwrite: bool = True) -> None:
+    """Refuses to save where something else is, or nothing can be; worth asking before a long fit.
 
     Raises:
-        DataError: when `folder` is a file, or a folder that holds no saved classifier.
+        DataError: when `folder` is a file, a folder that holds something else than a saved
+            classifier, or one and not `overwrite`; or when it cannot be written.
     """
-    if folder.exists() and (not folder.is_dir() or _foreign(folder)):
-        raise DataError(f"{folder} exists and is not a saved classifier; it is left as it is.")
+    folder = folder.expanduser()
+    try:
+        recover(folder)
+        there = folder.exists() and not (folder.is_dir() and is_empty(folder))
+        if there and (not folder.is_dir() or not is_saved(folder)):
+            raise DataError(f"{folder} exists and is not a saved classifier; it is left as it is.")
+        if there and not overwrite:
+            raise DataError(f"{folder} holds a classifier already: --overwrite replaces it.")
+        if there and is_fixed(folder):
+            raise DataError(
+                f"{folder} holds a classifier and cannot be exchanged for another (a mount, or in "
+                "a folder that you may not change): save in a new folder, in it for instance."
+            )
+        check_writable(folder)
+    except OSError as error:
+        raise DataError(f"Cannot write {folder}: {error}") from error
 
 
 def load(
@@ -188,6 +211,8 @@ def find(name: str, revision: str | None = None) -> Path:
         DataError: when there is no such folder and no such repository.
     """
     folder = Path(name).expanduser()
+    with contextlib.suppress(OSError):
+        recover(folder)
     return folder if folder.is_dir() else _download(name, revision)
 
 
@@ -219,16 +244,13 @@ def _write(fitted: Fitted, folder: Path, reference: Reference, *, own: bool) -> 
     method = fitted.method
     learned = method.learned_state()
     check_finite(learned)
-    safetensors.torch.save_file(learned, folder / WEIGHTS)
-    files = {WEIGHTS: sha256(folder / WEIGHTS)}
+    files = {WEIGHTS: _write_tensors(learned, folder / WEIGHTS)}
     if fitted.shots:
-        safetensors.torch.save_file(fitted.shots, folder / SHOTS)
-        files[SHOTS] = sha256(folder / SHOTS)
+        files[SHOTS] = _write_tensors(fitted.shots, folder / SHOTS)
     classes = None
     if fitted.embeds is not None:
         tensors = {name: v.detach().cpu().contiguous() for name, v in fitted.embeds.items()}
-        safetensors.torch.save_file(tensors, folder / CLASSES)
-        classes = sha256(folder / CLASSES)
+        classes = _write_tensors(tensors, folder / CLASSES)
     settings = {
         "format": FORMAT,
         "shotfit": __version__,
@@ -263,6 +285,13 @@ def _write(fitted: Fitted, folder: Path, reference: Reference, *, own: bool) -> 
         (folder / name).write_bytes(content)
 
 
+def _write_tensors(tensors: dict[str, torch.Tensor], path: Path) -> str:
+    """Writes a file of tensors and gives its hash."""
+    safetensors.torch.save_file(tensors, path)
+    readable_as_its_folder(path)
+    return sha256(path)
+
+
 def read_provenance(folder: Path) -> dict[str, bytes]:
     """The record and the options that lie in a saved folder, as they are."""
     there = [name for name in (RECORD, OPTIONS) if (folder / name).exists()]
@@ -278,7 +307,7 @@ def is_unfinished(provenance: Mapping[str, bytes]) -> bool:
 
 def _keep_other_files(before: Path, made: Path) -> None:
     """What a user has put into the folder stays in it."""
-    for entry in before.iterdir() if before.is_dir() else ():
+    for entry in before.iterdir() if before.is_dir() and not is_empty(before) else ():
         if entry.name not in OWN_FILES and entry.is_dir() and not entry.is_symlink():
             shutil.copytree(entry, made / entry.name, symlinks=True)
         elif entry.name not in OWN_FILES:
@@ -287,10 +316,6 @@ def _keep_other_files(before: Path, made: Path) -> None:
 
 def _stages(method: Method) -> list[Method]:
     return [method.inner, method] if isinstance(method, LinearClassifier) else [method]
-
-
-def _foreign(folder: Path) -> bool:
-    return any(folder.iterdir()) and not (folder / CONFIG).is_file()
 
 
 def _read_classes(folder: Path, expected: str | None) -> dict[str, torch.Tensor] | None:

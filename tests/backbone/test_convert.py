@@ -135,6 +135,21 @@ def test_openai_archive(plain, tokenizer, tmp_path):
     assert_same(plain, tmp_path / "out")
 
 
+def test_what_a_kill_left_in_an_empty_folder_does_not_stop_the_next_conversion(
+    plain, tokenizer, tmp_path
+):
+    archive(plain, tmp_path / "model.pt")
+    left = tmp_path / "out" / ".shotfit-x1"
+    (left / "made").mkdir(parents=True)
+    (left / "lock").touch()
+    (left / "made" / "model.safetensors").write_bytes(b"half")
+    convert(tmp_path / "model.pt", tmp_path / "out", tokenizer=tokenizer)
+    assert_same(plain, tmp_path / "out")
+    assert not list(tmp_path.rglob(".shotfit-*"))
+    rights = {path.stat().st_mode & 0o777 for path in (tmp_path / "out").iterdir()}
+    assert len(rights) == 1
+
+
 def test_state_dict_needs_its_activation(plain, tokenizer, tmp_path):
     state = {f"module.{name}": value for name, value in plain.state_dict().items()}
     torch.save({"state_dict": state, "epoch": 3}, tmp_path / "epoch.pt")

@@ -26,7 +26,7 @@ from shotfit.runtime.manifest import (
     sha256,
 )
 from shotfit.runtime.rule import FittedRule
-from shotfit.system.files import folder_written_whole
+from shotfit.system.folders import folder_written_whole, is_empty
 
 TOLERANCE = 1e-4
 """How far a score may lie from PyTorch's: as a cosine, that is, over the length of the longest row
@@ -235,4 +235,4 @@ def _text_difference(method: Method, graphs: Graphs) -> float:
 
 
 def _foreign(folder: Path) -> bool:
-    return any(folder.iterdir()) and not (folder / MANIFEST).is_file()
+    return not is_empty(folder) and not (folder / MANIFEST).is_file()

@@ -17,7 +17,7 @@ from torch import Tensor
 from shotfit.backbone.convert.tensor_files import Source, read_source
 from shotfit.data.transforms import CLIP_MEAN, CLIP_STD
 from shotfit.errors import DataError, UsageError
-from shotfit.system.files import folder_written_whole
+from shotfit.system.folders import folder_written_whole, is_empty, readable_as_its_folder, recover
 
 TOKENIZER_FILES = (
     "merges.txt",
@@ -79,7 +79,8 @@ def convert(
     """
     from transformers import CLIPModel
 
-    if destination.exists() and (not destination.is_dir() or any(destination.iterdir())):
+    recover(destination)
+    if destination.exists() and (not destination.is_dir() or not is_empty(destination)):
         raise UsageError(f"{destination} exists already; give a new folder.")
     if tokenizer and not (tokenizer / "tokenizer_config.json").is_file():
         raise DataError(f"The folder {tokenizer} holds no tokenizer_config.json.")
@@ -107,6 +108,8 @@ def convert(
                 _copy_tokenizer(tokenizer, folder, config.text_config.vocab_size)
             (folder / "preprocessor_config.json").write_text(preprocessor, encoding="utf-8")
             model.save_pretrained(folder)
+            for written in folder.glob("*.safetensors"):
+                readable_as_its_folder(written)
             again = CLIPModel.from_pretrained(folder).state_dict()
             _check_names(set(again), set(state), folder)
             changed = [name for name in state if not torch.equal(again[name], state[name])]

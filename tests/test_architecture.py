@@ -35,6 +35,7 @@ ROOMS = """
     plan presets
     pace
     adaptation
+    run_log
     experiment
     card saved_settings saved_assessment shots_assessment
     observers saving bench timed_plan measure known_classes
@@ -76,7 +77,7 @@ OUTSIDE = {
         shots_assessment known_classes predicting classifier export apps""",
     "transformers": "backbone",
     "huggingface_hub": "backbone saving apps",
-    "safetensors": "backbone saving",
+    "safetensors": "backbone training saving",
     "numpy": "data evaluation measure predicting estimator report runtime export",
     "sklearn": "estimator",
     "onnx": "export",

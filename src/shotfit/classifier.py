@@ -13,7 +13,7 @@ from shotfit.backbone.int8 import quantize
 from shotfit.classes import ClassList
 from shotfit.config import from_dict
 from shotfit.data.dataset import Dataset
-from shotfit.data.image_hashes import hashes_as_tensors, hashes_of_tensors
+from shotfit.data.image_hashes import ImageHashes, hashes_as_tensors, hashes_of_tensors
 from shotfit.data.images import ImageSource
 from shotfit.data.inputs import as_dataset
 from shotfit.data.names import check_names
@@ -85,10 +85,12 @@ class FewShotClassifier(Predicting, Learner):
         *,
         task: Task | None = None,
         assessment: Assessment | None = None,
+        hashes: ImageHashes | None = None,
     ) -> "FewShotClassifier":
         """Uses an adapted method whose classes are those it was trained on, and `added`. `record`
         is that of the run that made it, and is saved with it; by its `task` it is known which
-        images it saw, and by its `assessment` how its classes compare."""
+        images it saw (`hashes` has those that were opened), and by its `assessment` how its
+        classes compare."""
         self.assessment = assessment
         self._known = KnownClasses(method.eval(), ClassList.of(method.trained_names, added))
         self._int8 = False
@@ -96,7 +98,7 @@ class FewShotClassifier(Predicting, Learner):
         if record is not None:
             self.note(record)
         if task is not None:
-            self.trained_images = measure.trained_images(task)
+            self.trained_images = measure.trained_images(task, hashes or ImageHashes())
         return self
 
     def note(self, record: Record, evaluation: Evaluation | None = None) -> Record:

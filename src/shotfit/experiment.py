@@ -20,12 +20,14 @@ from shotfit import __version__
 from shotfit.adaptation import Observe, adapt
 from shotfit.backbone import Backbone, Hints
 from shotfit.backbone.catalogue import hub_id
+from shotfit.backbone.fingerprint import fingerprint
 from shotfit.config import digest, to_dict
 from shotfit.data.benchmark.facts import benchmark_key, find_benchmark
 from shotfit.data.checks import check_split
 from shotfit.data.dataset import Dataset, Split
 from shotfit.data.difficulty import unbalanced, wrongly_labelled
 from shotfit.data.fewshot_lists import read_fewshot
+from shotfit.data.image_hashes import ImageHashes
 from shotfit.data.prefetch import Loading
 from shotfit.data.sources import load_dataset
 from shotfit.data.support_set import SupportSet
@@ -39,7 +41,9 @@ from shotfit.methods.published import TaskFacts
 from shotfit.pace import Deadline
 from shotfit.recipe import Recipe, two_stage
 from shotfit.records import Record
+from shotfit.run_log import RunLog, UpdateCount, trainable_parameters
 from shotfit.system.memory import peak_memory_bytes, reset_peak_memory, reused_memory
+from shotfit.training.checkpoint import Checkpoints
 from shotfit.training.loop import TrainStep
 
 Inspect = Callable[[Method, SupportSet, int], None]
@@ -113,14 +117,16 @@ def run(
     device: str | None = None,
     loading: Loading | None = None,
     deadline: Deadline | None = None,
+    checkpoints: Checkpoints | None = None,
+    hashes: ImageHashes | None = None,
 ) -> tuple[Record, Method]:
     """Carries out an experiment; the record and the adapted method.
 
     `dataset` and `backbone` may be given when already loaded; a backbone is used up by the run.
     `loading` says what reading images may cost; it changes no number. A `deadline` may end stages
-    early, as it does in `adapt`. Without `measured`, the test images are left to the caller, and
-    the record has no metrics; a run that was `interrupted` gives what is there, which is not
-    measured, and its record says so.
+    early and `checkpoints` are written, as in `adapt`; `hashes` are told of the images. Without
+    `measured`, the test images are left to the caller, and the record has no metrics; a run that
+    was `interrupted` gives what is there, which is not measured, and its record says so.
 
     Raises:
         UsageError, DataError: for a config or data that cannot be used.
@@ -128,14 +134,15 @@ def run(
     reset_peak_memory(pick_device(device))
     dataset = dataset or load_dataset(experiment.source, root=root, **experiment.data)
     task = task_of(experiment, dataset, root)
-    log = _Log()
+    log = RunLog()
+    if checkpoints is not None:
+        checkpoints.keep("log", log)
 
     def watch(method: Method, stage: int, step: TrainStep) -> None:
         log.add(method, stage, step)
         if observe is not None:
             observe(method, stage, step)
 
-    started, worked = time.perf_counter(), time.process_time()
     method = fit_task(
         experiment,
         task,
@@ -147,8 +154,10 @@ def run(
         device=device,
         loading=loading,
         deadline=deadline,
+        checkpoints=checkpoints,
+        hashes=hashes,
     )
-    fitted, working = time.perf_counter(), time.process_time()
+    cost, fitted = log.cost(), time.perf_counter()
     stopped = interrupted is not None and interrupted()
     measured = measured and not stopped
     measurable = measured and all(split.examples for split in task.tests.values())
@@ -162,14 +171,12 @@ def run(
         dataset=dataset.name,
         status="interrupted" if stopped else "done",
         metrics=metrics,
-        curve=log.curve(),
+        curve=log.points,
         # Without a step, what `prepare` and `finish` have solved for.
         trainable_parameters=log.trainable or [trainable_parameters(method)],
         cost={
-            "seconds": fitted - started,
-            "processor_seconds": working - worked,
+            **cost,
             "evaluation_seconds": time.perf_counter() - fitted,
-            "iterations": float(log.count),
             "peak_memory_bytes": float(peak_memory_bytes(method.backbone.device)),
         },
         split_hash=task.split_hash,
@@ -223,8 +230,14 @@ def fit_task(
     device: str | None = None,
     loading: Loading | None = None,
     deadline: Deadline | None = None,
+    checkpoints: Checkpoints | None = None,
+    hashes: ImageHashes | None = None,
 ) -> Method:
-    """The method that an experiment's recipe makes of its backbone on a task's support set."""
+    """The method that an experiment's recipe makes of its backbone on a task's support set.
+
+    Raises:
+        DataError: when there is the checkpoint of another fit.
+    """
     check_split(task.support)
     announce = announce or (lambda phase, done, total: None)
     announce(f"loading {experiment.backbone}", 0, 0)
@@ -232,18 +245,20 @@ def fit_task(
     backbone = backbone.to(pick_device(device))
     seed = experiment.seed
     crop = smallest_crop(experiment.recipe, backbone)
+    if checkpoints is not None:
+        hashes = hashes or ImageHashes()
+        checkpoints.identify(**_fit_facts(experiment, backbone))
     with (
-        support_set(task.support, backbone, seed, loading, crop) as support,
-        support_set(task.validation, backbone, seed + 1, loading, crop) as validation,
+        support_set(task.support, backbone, seed, loading, crop, hashes) as support,
+        support_set(task.validation, backbone, seed + 1, loading, crop, hashes) as validation,
     ):
         support.decode(lambda done: announce("decoding images", done, len(support)))
-        updates = dict.fromkeys(range(len(experiment.recipe.stages)), 0)
-
-        def counted(method: Method, stage: int, step: TrainStep) -> None:
-            updates[stage] += 1
-            if observe is not None:
-                observe(method, stage, step)
-
+        updates = UpdateCount(observe)
+        if checkpoints is not None and hashes is not None:
+            checkpoints.keep("updates", updates)
+            checkpoints.identify(images=_content(task, hashes))
+            if checkpoints.found is not None:
+                announce("going on from the checkpoint", 0, 0)
         method = adapt(
             backbone,
             support,
@@ -251,14 +266,39 @@ def fit_task(
             task_facts(task),
             validation=validation,
             generator=torch.Generator().manual_seed(seed),
-            observe=counted,
+            observe=updates.add,
             interrupted=interrupted,
             deadline=deadline,
+            checkpoints=checkpoints,
         )
         if inspect is not None and not (interrupted is not None and interrupted()):
             announce("holding shots out", 0, 0)
-            inspect(method, support, updates[max(updates)])
+            inspect(method, support, updates.count)
         return method
+
+
+def _fit_facts(experiment: Experiment, backbone: Backbone) -> dict[str, Any]:
+    """What the numbers of a fit depend on besides its images, whose folder may have moved."""
+    versions = environment()
+    names = ("shotfit", "torch", "transformers", "pillow")
+    options = experiment.plain()
+    del options["source"]
+    options["data"].pop("path", None)
+    return {
+        "version": {name: versions[name] for name in names},
+        "device": backbone.device.type,
+        "option": options,
+        "backbone": fingerprint(dict(backbone.named_parameters()))[:12],
+    }
+
+
+def _content(task: Task, hashes: ImageHashes) -> str:
+    """Twelve hex digits of the images, labels and names that a method sees, in order."""
+    splits = [
+        [split.classnames, split.labels, [one.hex() for one in hashes.of(split.examples)]]
+        for split in (task.support, task.validation)
+    ]
+    return digest([task.support.template, task.support.reduced, splits])
 
 
 def task_facts(task: Task) -> TaskFacts:
@@ -286,12 +326,14 @@ def support_set(
     seed: int,
     loading: Loading | None = None,
     smallest_crop: float = CROP_SCALE[0],
+    hashes: ImageHashes | None = None,
 ) -> SupportSet:
     """A split as a method sees it, its order and augmentation decided by `seed`."""
     # A string seed goes through SHA-512: no correlation with the stream that sampled the shots.
     stream = random.Random(f"augmentation {seed}")
     pinned = dataclasses.replace(loading or Loading(), pin_memory=backbone.device.type == "cuda")
-    return SupportSet(split, backbone.image_spec, stream, pinned, smallest_crop=smallest_crop)
+    spec = backbone.image_spec
+    return SupportSet(split, spec, stream, pinned, smallest_crop=smallest_crop, hashes=hashes)
 
 
 def pick_device(device: str | None = None) -> torch.device:
@@ -335,30 +377,3 @@ def _hint_facts(hints: Hints) -> dict[str, str]:
     """A checkpoint's hints, where they change training."""
     changed = [f"{key}={value:g}" for key, value in to_dict(hints).items()]
     return {"hints": ", ".join(changed)} if hints != Hints() else {}
-
-
-class _Log:
-    """Steps as they come, thinned for the record."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.trainable: list[int] = []
-        self._points: list[list[float]] = []
-
-    def add(self, method: Method, stage: int, step: TrainStep) -> None:
-        self.count += 1
-        while len(self.trainable) <= stage:
-            self.trainable.append(0)
-        # The most over a stage: what trains may differ between its rounds.
-        self.trainable[stage] = max(self.trainable[stage], trainable_parameters(method))
-        every = max(1, step.total // 200)
-        if step.iteration == 1 or step.iteration % every == 0 or step.iteration == step.total:
-            self._points.append([stage, step.iteration, step.loss, step.lr])
-
-    def curve(self) -> list[list[float]]:
-        return self._points
-
-
-def trainable_parameters(method: Method) -> int:
-    """The number of values that training changes."""
-    return sum(p.numel() for p in method.parameters() if p.requires_grad)

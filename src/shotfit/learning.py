@@ -1,31 +1,39 @@
 """Learning as Python asks for it: `fit`, with progress and what is told afterwards, and `score`."""
 
 import dataclasses
+import signal
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Self
 
 from shotfit.adaptation import Observe
+from shotfit.config import from_dict
 from shotfit.data.dataset import Dataset
+from shotfit.data.image_hashes import ImageHashes
 from shotfit.data.inputs import as_dataset, place_of
 from shotfit.data.prefetch import Loading, memory_bytes
 from shotfit.data.python_data import Naming
 from shotfit.data.task import Task
-from shotfit.errors import unknown_name
+from shotfit.errors import UsageError, unknown_name
 from shotfit.evaluation.assessment import Assessment
 from shotfit.evaluation.evaluation import Evaluation
 from shotfit.experiment import Announce, Experiment, pick_device, run, task_facts, task_of
 from shotfit.methods.base import Method
-from shotfit.observers.progress import fit_progress
+from shotfit.observers.progress import fit_progress, show_plan
 from shotfit.plan import PlannedStage, plan
 from shotfit.recipe import Recipe
 from shotfit.records import Record
 from shotfit.shots_assessment import Inspection
-from shotfit.system.interrupts import Interrupt, noticed_interrupt
+from shotfit.system.interrupts import Interrupt, Terminated, noticed_interrupt
 from shotfit.timed_plan import chosen_recipe, timed_plan
+from shotfit.training.checkpoint import EVERY, Checkpoints
 from shotfit.training.loop import TrainStep
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+"""What ends a fit that keeps what is there; the second only where there is a place for it."""
 
 
 class Learner(ABC):
@@ -70,10 +78,16 @@ class Learner(ABC):
 
     @abstractmethod
     def take(
-        self, method: Method, record: Record, *, task: Task, assessment: Assessment | None
+        self,
+        method: Method,
+        record: Record,
+        *,
+        task: Task,
+        assessment: Assessment | None,
+        hashes: ImageHashes,
     ) -> Self:
-        """Uses an adapted method, with the record and the task of the run that made it, and what
-        the shots say about it."""
+        """Uses an adapted method, with the record and the task of the run that made it, what the
+        shots say about it, and the hashes of its images as far as they are known."""
 
     @abstractmethod
     def note(self, record: Record, evaluation: Evaluation) -> Record:
@@ -100,6 +114,9 @@ class Learner(ABC):
         image_memory: int | str = Loading.memory,
         image_disk: int | str = Loading.disk,
         full_size: bool = False,
+        checkpoint: str | Path | None = None,
+        checkpoint_every: float = EVERY,
+        resume: bool = False,
         verbose: bool = True,
     ) -> Self:
         """Learns from labelled images, and forgets what an earlier `fit` has learned.
@@ -116,11 +133,15 @@ class Learner(ABC):
         memory, in bytes or as "500MB", then up to `image_disk` in a temporary file.
 
         Ctrl-C lets the update end and keeps what was learned so far (`unfinished`); the second one
-        ends everything at once.
+        ends everything at once. In the folder `checkpoint` it keeps, every so many seconds, at
+        Ctrl-C and on SIGTERM, what it needs to go on: the same call with `resume=True` ends with
+        the same bits as if nothing had happened. (Of `minutes` it carries out the plan that was
+        chosen before; no deadline cuts that any more.)
 
         Raises:
             KeyboardInterrupt: after Ctrl-C; the classifier can be used if there was an update.
-            DataError: for images or class names that cannot be used.
+            DataError: for images or class names that cannot be used, and for a checkpoint that is
+                not there, or is that of other images or options.
             UsageError: for data of an unknown kind, or a budget that is no amount of memory.
         """
         started = time.monotonic()
@@ -131,52 +152,75 @@ class Learner(ABC):
         experiment = dataclasses.replace(
             self.experiment, source=source, data=options, setting="all_to_all", shots=shots
         )
-        task, device = task_of(experiment, dataset), str(self.device)
-        backbone = deadline = None
-        if self.minutes is not None:
-            timed = timed_plan(
-                experiment,
-                task,
-                minutes=self.minutes,
-                started=started,
-                device=device,
-                loading=loading,
-                assessed=not self.published_scores,
-            )
-            experiment, backbone, deadline = timed.experiment, timed.backbone, timed.deadline
-        self.plan = plan(experiment.recipe, task_facts(task))
-        inspection = Inspection(experiment.recipe, task_facts(task), experiment.seed)
-        with (
-            noticed_interrupt() as interrupt,
-            self._progress(experiment.recipe, observe, interrupt, verbose) as (watch, announce),
-        ):
-            record, method = run(
-                experiment,
-                dataset=dataset,
-                backbone=backbone,
-                observe=watch,
-                announce=announce,
-                inspect=None if self.published_scores else inspection,
-                interrupted=lambda: interrupt.pressed,
-                device=device,
-                loading=loading,
-                deadline=deadline,
-                measured=False,
-            )
-            self.take(method, record, task=task, assessment=inspection.assessment)
-            if record.status == "interrupted":
-                raise KeyboardInterrupt(f"after {len(self.history):,} updates, which are kept")
-            if dataset.test:
-                announce(f"evaluating {len(dataset.test):,} test images", 0, 0)
-                self.note(record, self.evaluate(dataset, zero_shot=False))
+        task, device, hashes = task_of(experiment, dataset), str(self.device), ImageHashes()
+        self.history = []
+        with noticed_interrupt(*SIGNALS[: 1 if checkpoint is None else 2]) as interrupt:
+            kept = None
+            if checkpoint is not None:
+                kept = Checkpoints(
+                    Path(checkpoint).expanduser(),
+                    resume=resume,
+                    every=checkpoint_every,
+                    terminated=lambda: interrupt.terminated,
+                )
+                kept.keep("history", _Kept(self.history))
+            elif resume:
+                raise UsageError("To resume, name the folder of the checkpoint: checkpoint=...")
+            timed = None
+            if kept is not None and kept.found is not None and self.minutes is not None:
+                chosen = from_dict(Recipe, kept.found.identity["option"]["recipe"])
+                experiment = dataclasses.replace(experiment, recipe=chosen)
+            elif self.minutes is not None or (verbose and self._params["preset"] is not None):
+                timed = timed_plan(
+                    experiment,
+                    task,
+                    preset=self._params["preset"],
+                    minutes=self.minutes,
+                    started=started,
+                    device=device,
+                    loading=loading,
+                    assessed=not self.published_scores,
+                )
+                experiment = timed.experiment
+            if timed is not None and verbose:
+                show_plan(timed)
+            self.plan = plan(experiment.recipe, task_facts(task))
+            inspection = Inspection(experiment.recipe, task_facts(task), experiment.seed)
+            with self._progress(experiment.recipe, observe, interrupt, verbose) as told:
+                watch, announce = told
+                record, method = run(
+                    experiment,
+                    dataset=dataset,
+                    backbone=None if timed is None else timed.backbone,
+                    observe=watch,
+                    announce=announce,
+                    inspect=None if self.published_scores else inspection,
+                    interrupted=lambda: interrupt.pressed,
+                    device=device,
+                    loading=loading,
+                    deadline=None if timed is None else timed.deadline,
+                    checkpoints=kept,
+                    hashes=hashes,
+                    measured=False,
+                )
+                assessment = inspection.assessment
+                self.take(method, record, task=task, assessment=assessment, hashes=hashes)
+                if record.status == "interrupted":
+                    raise KeyboardInterrupt(f"after {len(self.history):,} updates, which are kept")
+                if kept is not None:
+                    kept.remove()
+                if interrupt.terminated:
+                    raise Terminated
+                if dataset.test:
+                    announce(f"evaluating {len(dataset.test):,} test images", 0, 0)
+                    self.note(record, self.evaluate(dataset, zero_shot=False))
         return self
 
     @contextmanager
     def _progress(
         self, recipe: Recipe, observe: Observe | None, interrupt: Interrupt, verbose: bool
     ) -> Iterator[tuple[Observe, Announce]]:
-        """What an experiment tells of its updates and its phases; a new history begins."""
-        self.history = []
+        """What an experiment tells of its updates and its phases."""
         stages = [stage.method for stage in recipe.stages]
         with fit_progress(stages, quiet=not verbose) as progress:
 
@@ -229,6 +273,19 @@ class Learner(ABC):
                 raise unknown_name("parameter", name, self._params)
         type(self).__init__(self, **{**self._params, **params})
         return self
+
+
+class _Kept:
+    """A list that goes along with a checkpoint."""
+
+    def __init__(self, values: list[Any]) -> None:
+        self.values = values
+
+    def plain(self) -> Any:
+        return self.values
+
+    def load(self, values: Any) -> None:
+        self.values.extend(values)
 
 
 def _plain(stage: int, step: TrainStep) -> dict[str, float]:

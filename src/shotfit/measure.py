@@ -14,7 +14,7 @@ import torch
 
 from shotfit.backbone import Backbone
 from shotfit.data.dataset import Dataset, Example
-from shotfit.data.image_hashes import image_hashes
+from shotfit.data.image_hashes import ImageHashes, image_hashes
 from shotfit.data.task import Task
 from shotfit.errors import DataError, UsageError
 from shotfit.evaluation.evaluation import Array, Evaluation
@@ -71,10 +71,9 @@ class Candidates:
         return zip(self.examples, self.labels, strict=True)
 
 
-def trained_images(task: Task) -> frozenset[bytes]:
-    """The images that a method has seen of its task, by `image_hash`."""
-    seen = (*task.support.examples, *task.validation.examples)
-    return frozenset(image_hashes([example.image for example in seen]))
+def trained_images(task: Task, hashes: ImageHashes) -> frozenset[bytes]:
+    """The images that a method has seen of its task, by `image_hash`; `hashes` knows some."""
+    return frozenset(hashes.of((*task.support.examples, *task.validation.examples)))
 
 
 def evaluate(

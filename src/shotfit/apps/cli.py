@@ -11,6 +11,7 @@ import typer
 from shotfit import __version__
 from shotfit.apps import commands
 from shotfit.errors import DataError, UsageError
+from shotfit.system.interrupts import Terminated
 from shotfit.system.terminal import printable
 
 app = typer.Typer(
@@ -57,7 +58,8 @@ _register()
 
 
 def main() -> None:
-    """Runs the command line. Exit code 0 ok, 1 failure, 2 usage, 3 data, 130 interrupted."""
+    """Runs the command line. Exit code 0 ok, 1 failure, 2 usage, 3 data, 130 interrupted,
+    143 ended by SIGTERM."""
     try:
         app()
     except (UsageError, DataError) as error:
@@ -66,6 +68,9 @@ def main() -> None:
     except KeyboardInterrupt:
         _say("Interrupted.")
         sys.exit(130)
+    except Terminated as end:
+        _say("Ended by SIGTERM.")
+        sys.exit(end.code)
     except Exception as error:
         if os.environ.get("SHOTFIT_DEBUG"):
             raise

@@ -2,7 +2,10 @@
 
 import json
 import math
+import shlex
+import signal
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -13,6 +16,7 @@ from shotfit.classifier import FewShotClassifier
 from shotfit.config import to_dict
 from shotfit.data.dataset import Dataset
 from shotfit.data.holdout import hold_out
+from shotfit.data.image_hashes import ImageHashes
 from shotfit.data.prefetch import Loading
 from shotfit.data.sources import load_dataset
 from shotfit.evaluation.evaluation import Evaluation
@@ -20,12 +24,13 @@ from shotfit.experiment import Experiment, run, task_facts, task_of
 from shotfit.methods.base import Method
 from shotfit.observers.counting import counting
 from shotfit.observers.profiling import Profile
-from shotfit.observers.progress import fit_progress
+from shotfit.observers.progress import fit_progress, show_plan
 from shotfit.records import Record
 from shotfit.saving import EVALUATION, PREDICTIONS, check_target
 from shotfit.shots_assessment import Inspection
-from shotfit.system.interrupts import Interrupt, noticed_interrupt
+from shotfit.system.interrupts import Interrupt, Terminated, noticed_interrupt
 from shotfit.timed_plan import timed_plan
+from shotfit.training.checkpoint import EVERY, FILE, Checkpoints, checkpoint_folder
 from shotfit.training.execution import determinism
 from shotfit.training.loop import TrainStep
 
@@ -38,6 +43,43 @@ class Timing:
     minutes: float | None
     started: float
     expected: float = math.nan
+
+
+@dataclass(frozen=True)
+class Keeping:
+    """How a fit keeps what it needs to go on, and whether it goes on from there."""
+
+    options: Callable[[], dict[str, Any]]
+    """What was asked for, so that resuming need not be told again."""
+    every: float = EVERY
+    resume: bool = False
+
+    def plain(self) -> dict[str, Any]:
+        """The options, for the checkpoint."""
+        return self.options()
+
+    def load(self, values: dict[str, Any]) -> None:
+        """They were read before the fit began."""
+
+    def checkpoints(self, out: Path, interrupt: Interrupt) -> Checkpoints:
+        """The checkpoints of a fit that is saved in `out`.
+
+        Raises:
+            DataError: when there is none to resume.
+        """
+        if not self.resume and (checkpoint_folder(out) / FILE).is_file():
+            print(
+                f"A fit that was broken off is replaced; `{resume_command(out)}` would finish it.",
+                file=sys.stderr,
+            )
+        made = Checkpoints(
+            checkpoint_folder(out),
+            resume=self.resume,
+            every=self.every,
+            terminated=lambda: interrupt.terminated,
+        )
+        made.keep("options", self)
+        return made
 
 
 @dataclass(frozen=True)
@@ -56,6 +98,7 @@ def fit_and_save(
     out: Path,
     *,
     timing: Timing | None = None,
+    keeping: Keeping | None = None,
     loading: Loading | None = None,
     deterministic: bool = False,
     device: str | None,
@@ -70,10 +113,12 @@ def fit_and_save(
     `timing` the plan is timed and printed before it starts.
 
     Ctrl-C, pressed once, ends the update; what is there is saved as unfinished, or not, as
-    `on_interrupt` says. On a terminal None asks, elsewhere it keeps.
+    `on_interrupt` says. On a terminal None asks, elsewhere it keeps. With `keeping` there are
+    checkpoints beside `out`.
 
     Raises:
         KeyboardInterrupt: when it was interrupted and nothing is kept.
+        Terminated: after SIGTERM, with a checkpoint.
     """
     check_target(out)
     dataset = load_dataset(experiment.source, root=root, **experiment.data)
@@ -94,16 +139,17 @@ def fit_and_save(
         timing.preset, timing.expected = planned.preset, sum(planned.expected)
         experiment, backbone, deadline = planned.experiment, planned.backbone, planned.deadline
         if not quiet:
-            print(f"Plan: {planned}", file=sys.stderr, flush=True)
+            show_plan(planned)
     stages = [stage.method for stage in experiment.recipe.stages]
     task = task_of(experiment, dataset, root)
     inspection = Inspection(experiment.recipe, task_facts(task), experiment.seed)
-    recording = Profile(stages) if profile else None
+    recording, hashes = Profile(stages) if profile else None, ImageHashes()
     with (
         determinism(deterministic),
-        noticed_interrupt() as interrupt,
+        noticed_interrupt(signal.SIGINT, signal.SIGTERM) as interrupt,
         fit_progress(stages, quiet=quiet) as progress,
     ):
+        checkpoints = None if keeping is None else keeping.checkpoints(out, interrupt)
         record, method = run(
             experiment,
             dataset=dataset,
@@ -116,17 +162,25 @@ def fit_and_save(
             device=device,
             loading=loading,
             deadline=deadline,
+            checkpoints=checkpoints,
+            hashes=hashes,
             measured=False,
         )
     if recording is not None:
         recording.finish()
     stopped = record.status == "interrupted"
     if stopped and not _keeps(on_interrupt, record):
+        if checkpoints is not None:
+            checkpoints.remove()
         raise KeyboardInterrupt
     classifier = FewShotClassifier(device=device, published_scores=published_scores)
-    classifier.take(method, record, task=task, assessment=inspection.assessment)
+    classifier.take(method, record, task=task, assessment=inspection.assessment, hashes=hashes)
     # Before it is measured, so that nothing is lost whatever becomes of that.
     folder = classifier.save_pretrained(out)
+    if checkpoints is not None and not stopped:
+        checkpoints.remove()
+    if interrupt.terminated:
+        raise Terminated
     evaluation = None
     if dataset.test and not stopped:
         evaluation = _measured(classifier, dataset, quiet)
@@ -158,8 +212,15 @@ def show_fit(found: Fit, timing: Timing | None) -> None:
     what = "Unfinished, interrupted after" if record["status"] == "interrupted" else "Fitted in"
     made = f"({counts} trained parameters), saved in {found.folder}"
     print(f"{what} {seconds:.1f} s{foreseen} {made}")
+    if record["status"] == "interrupted":
+        print(f"To finish it: {resume_command(found.folder)}")
     if found.profile is not None:
         print(f"\n{found.profile.table()}")
+
+
+def resume_command(out: Path) -> str:
+    """What goes on with a fit that is saved in `out`."""
+    return f"shotfit fit --resume --out {shlex.quote(str(out))}"
 
 
 def _measured(classifier: FewShotClassifier, dataset: Dataset, quiet: bool) -> Evaluation:

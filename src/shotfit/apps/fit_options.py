@@ -17,6 +17,7 @@ from shotfit.experiment import Experiment, pick_device
 from shotfit.methods import get_method
 from shotfit.recipe import Overrides, Recipe
 from shotfit.timed_plan import chosen_recipe
+from shotfit.training.checkpoint import FILE, checkpoint_folder, read_checkpoint
 
 # Short for training.NAME=VALUE, in every stage.
 EXECUTION = ("precision", "micro_batch", "checkpointing", "compile")
@@ -50,6 +51,20 @@ class FitOptions:
     image_disk: int | str | None = None
     full_size: bool | None = None
     published_scores: bool | None = None
+
+    @classmethod
+    def resumed(cls, out: Path, given: "FitOptions") -> "FitOptions":
+        """The options of the fit whose checkpoint lies beside `out`, with what is `given` anew.
+
+        Raises:
+            DataError: when there is no checkpoint, or it cannot be read.
+        """
+        notes = read_checkpoint(checkpoint_folder(out) / FILE).notes
+        return from_dict(cls, {**notes["options"], **given.as_given()})
+
+    def as_given(self) -> dict[str, Any]:
+        """What was given, by name; what is left to defaults is left out."""
+        return self._given(*(field.name for field in dataclasses.fields(self)))
 
     def experiment(self, device: str | None = None) -> Experiment:
         """The experiment that these options describe, on a device; with `minutes`, its recipe is
@@ -91,7 +106,7 @@ class FitOptions:
         experiment = self.experiment()
         recipe = experiment.recipe
         values = {
-            **self._given(*(field.name for field in dataclasses.fields(self))),
+            **self.as_given(),
             **({} if self.preset else {"method": self.method or "2sfs"}),
             "shots": experiment.shots,
             "seed": experiment.seed,

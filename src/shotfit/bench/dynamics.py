@@ -9,6 +9,7 @@ number, and leaves the run bit-equal to one that nobody looked at.
 """
 
 import dataclasses
+import signal
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -28,8 +29,12 @@ from shotfit.methods import get_method
 from shotfit.methods.base import Method
 from shotfit.recipe import Recipe, Stage
 from shotfit.records.dynamics import DynamicsPoint, LearningDynamics, read_dynamics, write_dynamics
+from shotfit.system.interrupts import Terminated, noticed_interrupt
+from shotfit.training.checkpoint import Checkpoints
 from shotfit.training.loop import TrainStep
 
+UNFINISHED = ".unfinished"
+"""The folder of checkpoints among the curves."""
 # Test images of a task up to this many are decoded once and not at every evaluation.
 KEEP_DECODED = 4000
 
@@ -60,8 +65,10 @@ def trace(
     backbone: Backbone | None = None,
     device: str | None = None,
     observe: Observe | None = None,
+    checkpoints: Checkpoints | None = None,
 ) -> LearningDynamics:
-    """Carries out a one-stage experiment and evaluates it every `every` iterations.
+    """Carries out a one-stage experiment and evaluates it every `every` iterations. With
+    `checkpoints`, one that was broken off goes on.
 
     Raises:
         UsageError: for an interval below 1, an experiment of two stages or without novel classes,
@@ -80,10 +87,18 @@ def trace(
     tests = {key: _decoded(split) for key, split in task.tests.items()}
     backbone = backbone or Backbone.from_pretrained(experiment.backbone, experiment.revision)
     backbone = backbone.to(pick_device(device))
-    started = time.perf_counter()
     curve = _Curve(tests, every, observe)
+    if checkpoints is not None:
+        checkpoints.keep("curve", curve)
     curve.start(get_method("zero_shot")(backbone, template=task.support.template))
-    fit_task(experiment, task, backbone=backbone, observe=curve, device=device)
+    fit_task(
+        experiment,
+        task,
+        backbone=backbone,
+        observe=curve,
+        device=device,
+        checkpoints=checkpoints,
+    )
     return LearningDynamics(
         id=dynamics_id(experiment, every),
         experiment=experiment.plain(),
@@ -94,7 +109,7 @@ def trace(
         points=tuple(curve.points),
         split_hash=task.split_hash,
         cost={
-            "seconds": time.perf_counter() - started,
+            "seconds": curve.seconds,
             "evaluation_seconds": curve.evaluation_seconds,
         },
         environment=environment(),
@@ -137,6 +152,29 @@ class _Curve:
         self._observe = observe
         self._losses: list[float] = []
         self._done = 0
+        self._started = time.perf_counter()
+
+    @property
+    def seconds(self) -> float:
+        """Since it was made, with those before it was broken off."""
+        return time.perf_counter() - self._started
+
+    def plain(self) -> dict[str, Any]:
+        """What goes along with a checkpoint."""
+        return {
+            "points": [dataclasses.astuple(point) for point in self.points],
+            "losses": self._losses,
+            "done": self._done,
+            "seconds": self.seconds,
+            "evaluation_seconds": self.evaluation_seconds,
+        }
+
+    def load(self, values: dict[str, Any]) -> None:
+        """Takes up the curve of a run that was broken off, in the place of its start."""
+        self.points = [DynamicsPoint(*point) for point in values["points"]]
+        self._losses, self._done = list(values["losses"]), values["done"]
+        self._started -= values["seconds"]
+        self.evaluation_seconds += values["evaluation_seconds"]
 
     def start(self, method: Method) -> None:
         """The point before training."""
@@ -178,12 +216,22 @@ def load_or_trace(
 ) -> tuple[LearningDynamics, bool]:
     """The curve from `folder`, or run and kept there; and whether it had to be run.
 
-    An interrupted curve leaves nothing behind and is run again from its start. `options` are those
-    of `trace`.
+    A curve that was broken off goes on from its last checkpoint. `options` are those of `trace`.
     """
     path = curve_path(folder, experiment, every)
     if path.is_file():
         return read_dynamics(path), False
-    record = trace(experiment, every, **options)
+    with noticed_interrupt(signal.SIGTERM) as interrupt:
+        interrupt.armed = True
+        checkpoints = Checkpoints(
+            folder / UNFINISHED / dynamics_id(experiment, every),
+            resume=True,
+            lenient=True,
+            terminated=lambda: interrupt.terminated,
+        )
+        record = trace(experiment, every, checkpoints=checkpoints, **options)
     write_dynamics(path, record)
+    checkpoints.remove()
+    if interrupt.terminated:
+        raise Terminated
     return record, True

@@ -1,9 +1,11 @@
 """Carrying out what is missing of a grid, one run after another or on Ray.
 
 The identity of a run is the hash of its config, and its record is written as soon as it ends. A
-grid that was killed continues where it was, and a grid that grew runs what it lacks.
+grid that was killed continues where it was, in the middle of a run, and a grid that grew runs what
+it lacks.
 """
 
+import signal
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,7 +20,12 @@ from typing import Literal
 from shotfit.bench.on_ray import run_on_ray
 from shotfit.experiment import Experiment, environment, run
 from shotfit.records import Record, read_record, record_files, write_record
+from shotfit.system.interrupts import Terminated, noticed_interrupt
 from shotfit.system.ray_cluster import RayOptions
+from shotfit.training.checkpoint import Checkpoints
+
+UNFINISHED = ".unfinished"
+"""The folder of checkpoints among the records."""
 
 
 @dataclass(frozen=True)
@@ -73,10 +80,12 @@ def run_all(
     statuses = {key: record.status for key, record in known.items() if key not in waiting}
     left = {key: (weights or {}).get(key, 1.0) for key in waiting}
     whole = sum(left.values())
-    work = partial(execute, root=root, device=device)
+    work = partial(execute, root=root, device=device, unfinished=folder.absolute() / UNFINISHED)
     if executor == "ray" and pending:
         ray = ray or RayOptions()
-        work = partial(execute, root=root, device=ray.device(device))
+        # Nodes of a cluster have no common folder.
+        here = work.keywords["unfinished"] if ray.address is None else None
+        work = partial(execute, root=root, device=ray.device(device), unfinished=here)
         events = run_on_ray(pending, work, failed_record, ray)
     else:
         events = _one_by_one(pending, partial(_isolated, work) if isolate else work)
@@ -84,6 +93,7 @@ def run_all(
     for running, record in events:
         if record is not None:
             write_record(folder, record)
+            Checkpoints(folder / UNFINISHED / record.id).remove()
             statuses[record.id] = record.status
             left.pop(record.id, None)
         seconds = time.monotonic() - started
@@ -106,10 +116,30 @@ def _known(experiments: Sequence[Experiment], folder: Path) -> dict[str, Record]
     return {key: read_record(files[key]) for key in wanted}
 
 
-def execute(experiment: Experiment, *, root: str | None, device: str | None) -> Record:
-    """Carries out an experiment; a failure is a record too, with its traceback."""
+def execute(
+    experiment: Experiment,
+    *,
+    root: str | None,
+    device: str | None,
+    unfinished: Path | None = None,
+) -> Record:
+    """Carries out an experiment; a failure is a record too, with its traceback. With a folder for
+    what is `unfinished`, a run that was broken off goes on."""
     try:
-        return run(experiment, root=root, device=device)[0]
+        with noticed_interrupt(signal.SIGTERM) as interrupt:
+            checkpoints = None
+            if unfinished is not None:
+                checkpoints = Checkpoints(
+                    unfinished / experiment.id,
+                    resume=True,
+                    lenient=True,
+                    terminated=lambda: interrupt.terminated,
+                )
+                interrupt.armed = True
+            record = run(experiment, root=root, device=device, checkpoints=checkpoints)[0]
+            if interrupt.terminated:
+                raise Terminated
+            return record
     except Exception:
         return failed_record(experiment, traceback.format_exc())
 

@@ -11,7 +11,8 @@ from typing import NamedTuple
 from PIL import Image
 
 from shotfit.data.dataset import Example
-from shotfit.data.images import open_image
+from shotfit.data.image_hashes import ImageHashes
+from shotfit.data.images import open_image, reduced
 from shotfit.data.prefetch import Loading, name_in_errors
 
 # Pillow keeps RGB in four bytes a pixel; on the disk it takes three.
@@ -29,12 +30,16 @@ class DecodedImages:
     """Decodes examples, and keeps what fits into the budgets of `Loading`.
 
     An image is known by its example's key. With `enough`, it comes at the nearest reduction whose
-    short side has at least so many pixels (`open_image`). Threads may ask at the same time.
+    short side has at least so many pixels (`open_image`); with `hashes` it is first opened at its
+    full size, and hashed. Threads may ask at the same time.
     """
 
-    def __init__(self, loading: Loading, enough: int | None = None) -> None:
+    def __init__(
+        self, loading: Loading, enough: int | None = None, hashes: ImageHashes | None = None
+    ) -> None:
         self.loading = loading
         self.enough = enough
+        self.hashes = hashes
         self.memory_bytes = 0
         """What is kept in memory; at most `loading.memory`."""
         self.disk_bytes = 0
@@ -58,11 +63,19 @@ class DecodedImages:
         spilled = self._spilled.get(example.key)
         if spilled is not None:
             return self._read(spilled)
-        image = open_image(example.image, name_in_errors(example), enough=self.enough)
+        image = self._open(example)
         with self._lock:
             self._sizes[example.key] = image.size
             self._keep(example.key, image)
         return image
+
+    def _open(self, example: Example) -> Image.Image:
+        name = name_in_errors(example)
+        if self.hashes is None:
+            return open_image(example.image, name, enough=self.enough)
+        image = open_image(example.image, name)
+        self.hashes.add(example, image)
+        return image if self.enough is None else reduced(image, self.enough)
 
     def size(self, example: Example) -> tuple[int, int] | None:
         """(width, height) as `get` gives it, if that has ever been asked for it."""

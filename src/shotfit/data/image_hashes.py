@@ -5,8 +5,10 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import torch
+from PIL import Image
 from torch import Tensor
 
+from shotfit.data.dataset import Example
 from shotfit.data.images import ImageSource, open_image
 from shotfit.errors import DataError
 
@@ -22,7 +24,11 @@ def image_hash(image: ImageSource) -> bytes:
     Raises:
         DataError: for an image that cannot be read.
     """
-    picture = open_image(image)
+    return picture_hash(open_image(image))
+
+
+def picture_hash(picture: Image.Image) -> bytes:
+    """`image_hash` of what `open_image` gave at its full size."""
     digest = hashlib.sha256(f"{picture.width}x{picture.height}".encode())
     digest.update(picture.tobytes())
     return digest.digest()[:DIGEST_BYTES]
@@ -36,6 +42,29 @@ def image_hashes(images: Sequence[ImageSource], workers: int = 4) -> list[bytes]
     """
     with ThreadPoolExecutor(max_workers=workers) as threads:
         return list(threads.map(image_hash, images))
+
+
+class ImageHashes:
+    """The hashes of examples' images, by the examples' keys, as they become known: who opens an
+    image at its full size need not open it again for its hash."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, bytes] = {}
+
+    def add(self, example: Example, picture: Image.Image) -> None:
+        """Notes the hash of an example whose picture, at its full size, this is."""
+        self._known[example.key] = picture_hash(picture)
+
+    def of(self, examples: Sequence[Example]) -> list[bytes]:
+        """The hash of each example; images that nobody has opened yet are opened.
+
+        Raises:
+            DataError: for the first image that cannot be read.
+        """
+        unknown = [example for example in examples if example.key not in self._known]
+        found = image_hashes([example.image for example in unknown])
+        self._known.update(zip((e.key for e in unknown), found, strict=True))
+        return [self._known[example.key] for example in examples]
 
 
 def hashes_as_tensors(hashes: frozenset[bytes] | None) -> dict[str, Tensor]:

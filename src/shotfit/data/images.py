@@ -82,7 +82,7 @@ def open_image(
             _draft(image, enough)
         image.load()
         image = _to_rgb(_upright(image))
-        return image if enough is None else _reduced(image, enough)
+        return image if enough is None else reduced(image, enough)
     except (UsageError, MemoryError):
         raise
     except FileNotFoundError as error:
@@ -118,7 +118,8 @@ def _draft(image: Image.Image, enough: int) -> None:
         image.draft(None, (math.ceil(image.width * shrunk), math.ceil(image.height * shrunk)))
 
 
-def _reduced(image: Image.Image, enough: int) -> Image.Image:
+def reduced(image: Image.Image, enough: int) -> Image.Image:
+    """The nearest integer fraction of an image whose short side has at least so many pixels."""
     factor = min(image.size) // enough
     return image.reduce(factor) if factor > 1 else image
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from shotfit.data.dataset import Split
 from shotfit.data.decoded import DecodedImages
+from shotfit.data.image_hashes import ImageHashes
 from shotfit.data.prefetch import Batch, Loading, ahead, is_tiny, stack, thread_pool
 from shotfit.data.transforms import (
     CROP_SCALE,
@@ -23,6 +24,8 @@ from shotfit.data.transforms import (
     prepare,
 )
 
+EMPTY: Batch = (torch.empty(0), torch.empty(0, dtype=torch.int64))
+
 
 class SupportSet:
     """The labelled images that a method may learn from, as it sees them.
@@ -30,7 +33,7 @@ class SupportSet:
     The one random stream decides order and augmentation; workers only carry out what was drawn,
     so that a seed gives the same batches on any machine. Its threads start once and end with
     `close`, or when nobody holds the set any more. Of a `reduced` split, crops are not smaller than
-    a share `smallest_crop` of an image's area.
+    a share `smallest_crop` of an image's area. `hashes` are told of every image that is opened.
     """
 
     def __init__(
@@ -41,14 +44,16 @@ class SupportSet:
         loading: Loading | None = None,
         *,
         smallest_crop: float = CROP_SCALE[0],
+        hashes: ImageHashes | None = None,
     ) -> None:
         self.split = split
         self.spec = spec
         self.stream = stream
         self.loading = loading or Loading()
         self.smallest_crop = smallest_crop
+        self._only_drawn = 0
         enough = enough_for_crops(spec, smallest_crop) if split.reduced else None
-        self.images = DecodedImages(self.loading, enough)
+        self.images = DecodedImages(self.loading, enough, hashes)
         self._pool: ThreadPoolExecutor | None = None
 
     def __len__(self) -> int:
@@ -118,6 +123,16 @@ class SupportSet:
             lambda stream: self._epochs(stream, batch_size, drop_last, crop_scale),
         )
 
+    @contextlib.contextmanager
+    def only_drawing(self, count: int) -> Iterator[None]:
+        """Inside, what begins in `batches` draws so many batches and leaves them empty: a training
+        that goes on later has had them before."""
+        self._only_drawn = count
+        try:
+            yield
+        finally:
+            self._only_drawn = 0
+
     def augmented_once(
         self, batch_size: int = 256, crop_scale: tuple[float, float] = CROP_SCALE
     ) -> Iterator[Batch]:
@@ -160,6 +175,7 @@ class SupportSet:
         drop_last: bool,
         crop_scale: tuple[float, float],
     ) -> Iterator[Batch]:
+        left = self._only_drawn
         while True:
             order = list(range(len(self)))
             stream.shuffle(order)
@@ -167,17 +183,23 @@ class SupportSet:
                 chosen = order[start : start + batch_size]
                 if drop_last and start > 0 and len(chosen) < batch_size:
                     continue
-                yield self._augmented(chosen, stream, crop_scale)
+                crops = self._crops(chosen, stream, crop_scale)
+                yield self._batch(chosen, crops) if left < 1 else EMPTY
+                left -= 1
 
     def _augmented(
         self, chosen: Sequence[int], stream: random.Random, crop_scale: tuple[float, float]
     ) -> Batch:
+        return self._batch(chosen, self._crops(chosen, stream, crop_scale))
+
+    def _crops(
+        self, chosen: Sequence[int], stream: random.Random, crop_scale: tuple[float, float]
+    ) -> list[Crop]:
         # Of smaller crops, a reduced image would not have the pixels.
         assert not self.split.reduced or crop_scale[0] >= self.smallest_crop
         for _ in self._measured(chosen):
             pass
-        crops = [draw_crop(self._size(index), stream, crop_scale) for index in chosen]
-        return self._batch(chosen, crops)
+        return [draw_crop(self._size(index), stream, crop_scale) for index in chosen]
 
     def _prepared(self, chosen: Sequence[int]) -> Batch:
         return self._batch(chosen, [None] * len(chosen))

@@ -23,6 +23,21 @@ class EpochAverage:
         of one."""
         self._states.append((epochs, [p.detach().clone() for p in self.parameters]))
 
+    def state(self) -> dict[str, Tensor]:
+        """The epochs, float64 (states,), and for each place of a parameter its states."""
+        ends = torch.tensor([end for end, _ in self._states], dtype=torch.float64)
+        places = zip(*(values for _, values in self._states), strict=True)
+        return {"ends": ends, **{str(n): torch.stack(values) for n, values in enumerate(places)}}
+
+    def load_state(self, state: dict[str, Tensor]) -> None:
+        """Takes up what `state` gave, in the place of what is here."""
+        device = self.parameters[0].device
+        places = [state[str(number)].to(device) for number in range(len(state) - 1)]
+        self._states = [
+            (end, [place[row] for place in places])
+            for row, end in enumerate(state["ends"].tolist())
+        ]
+
     @torch.no_grad()
     def take(self) -> None:
         """Puts the average in the place of the parameters; the last state ended the run."""

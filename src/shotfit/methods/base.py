@@ -172,6 +172,14 @@ class Method(nn.Module):
         """Endless training batches: what `loss` takes, and labels."""
         return support.batches(batch_size, drop_last=drop_last, crop_scale=self.crops)
 
+    def training_state(self) -> dict[str, Tensor]:
+        """What `batches` and `loss` collect from update to update, apart from what is learned, so
+        that a training that was broken off can go on."""
+        return {}
+
+    def load_training_state(self, state: dict[str, Tensor]) -> None:
+        """Takes up the tensors of `training_state`, once `batches` has begun."""
+
     # What follows is shared by methods and not meant to be overridden.
 
     @property

@@ -101,6 +101,14 @@ class CrossModal(Method):
             features, labels = (torch.cat(part) for part in zip(*parts, strict=True))
             yield features, labels
 
+    def training_state(self) -> dict[str, Tensor]:
+        """The checkpoints so far."""
+        return {str(number): weight for number, weight in enumerate(self._checkpoints)}
+
+    def load_training_state(self, state: dict[str, Tensor]) -> None:
+        """The checkpoints, in their order."""
+        self._checkpoints = [state[str(number)] for number in range(len(state))]
+
     @torch.no_grad()
     def finish(self, support: SupportSet, validation: SupportSet | None) -> None:
         """Keeps the best checkpoint on validation shots."""

@@ -46,7 +46,10 @@ class LinearClassifier(Method):
 
     Config = LinearConfig
 
-    def __init__(self, inner: Method, config: LinearConfig | None = None) -> None:
+    def __init__(
+        self, inner: Method, config: LinearConfig | None = None, features: Tensor | None = None
+    ) -> None:
+        """`features` (views, images, dim) are cached views that were encoded before, on the CPU."""
         # Not `Method.__init__`: the backbone stays the wrapped method's own, saved once.
         nn.Module.__init__(self)
         self.config = config or LinearConfig()
@@ -60,7 +63,7 @@ class LinearClassifier(Method):
             )
         self._inner_learned = [f"inner.{name}" for name in inner.learned_names()]
         self.inner = inner.requires_grad_(False)
-        self._features: Tensor | None = None
+        self._features = None if features is None else features.to(inner.backbone.device)
         # The rows are those of the last update.
         self.selects_on = inner.selects_on
 
@@ -77,8 +80,13 @@ class LinearClassifier(Method):
         # At least single precision to be trained in, whatever the towers compute in.
         rows = rows.to(torch.promote_types(rows.dtype, torch.float32)).clone()
         self.weight = nn.Parameter(rows)
-        if self.config.views is not None:
+        if self.config.views is not None and self._features is None:
             self._features = self.encode_views(support, self.config.views)
+
+    @property
+    def features(self) -> Tensor | None:
+        """The cached views, (views, images, dim), while it trains on such."""
+        return self._features
 
     def finish(self, support: SupportSet, validation: SupportSet | None) -> None:
         """Lets go of the views, which only training reads."""

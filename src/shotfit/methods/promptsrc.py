@@ -129,6 +129,15 @@ class PromptSRC(Method):
             self._epochs = (number + 1) / per_epoch
             yield batch
 
+    def training_state(self) -> dict[str, Tensor]:
+        """The prompts after each epoch so far."""
+        return {} if self._average is None else self._average.state()
+
+    def load_training_state(self, state: dict[str, Tensor]) -> None:
+        """The prompts after each epoch."""
+        assert self._average is not None, "its batches have begun"
+        self._average.load_state(state)
+
     def finish(self, support: SupportSet, validation: SupportSet | None) -> None:
         """Puts the Gaussian average over the epochs in the place of the trained prompts."""
         if self._average is not None:

@@ -42,6 +42,11 @@ def fit_progress(stages: list[str], *, quiet: bool = False) -> Iterator[FitProgr
         yield _Lines(stages)
 
 
+def show_plan(plan: object) -> None:
+    """Shows what a fit will do and how long that should take, before it starts."""
+    print(f"Plan: {plan}", file=sys.stderr, flush=True)
+
+
 def _has_widgets(console: Console) -> bool:
     """Whether this is a notebook that can show a bar that moves."""
     return console.is_jupyter and importlib.util.find_spec("ipywidgets") is not None
@@ -107,6 +112,7 @@ class _Lines:
         self.stages = stages
         self.phase: str | None = None
         self.last = self.started = 0.0
+        self.stage, self.first = -1, 1
 
     def announce(self, phase: str, done: int, total: int) -> None:
         now = time.monotonic()
@@ -119,17 +125,19 @@ class _Lines:
 
     def observe(self, method: Method, stage: int, step: TrainStep) -> None:
         now = time.monotonic()
-        if step.iteration == 1:
-            self.started = now
-        if step.iteration not in (1, step.total) and now - self.last < PLAIN_INTERVAL:
+        if stage != self.stage or step.iteration == 1:
+            # Not always its first update: a fit that was broken off goes on later.
+            self.stage, self.first, self.started = stage, step.iteration, now
+        if step.iteration not in (self.first, step.total) and now - self.last < PLAIN_INTERVAL:
             return
         self.phase, self.last = None, now
         # The first update tells nothing of how long the others take.
-        left = (now - self.started) / max(1, step.iteration - 1) * (step.total - step.iteration)
+        done = step.iteration - self.first
+        left = (now - self.started) / max(1, done) * (step.total - step.iteration)
         self._say(
             f"stage {stage + 1} ({self.stages[stage]}) {step.iteration}/{step.total}: "
             f"loss {step.loss:.3f}, batch accuracy {step.accuracy:.1f} %"
-            + (f", {left:.0f} s left" if 1 < step.iteration < step.total else "")
+            + (f", {left:.0f} s left" if done and step.iteration < step.total else "")
         )
 
     def _say(self, line: str) -> None:

@@ -13,6 +13,7 @@ from shotfit.errors import UsageError
 from shotfit.methods.base import Method
 from shotfit.methods.published import TrainConfig
 from shotfit.training.execution import execution, micro_batch
+from shotfit.training.state import TrainState, take_up, training_tensors
 
 
 @dataclass(frozen=True)
@@ -27,56 +28,104 @@ class TrainStep:
 
 
 def train(method: Method, support: SupportSet, config: TrainConfig) -> Iterator[TrainStep]:
-    """Trains what requires a gradient in `method`, yielding after every update.
+    """Trains what requires a gradient in `method`, yielding after every update (`Training`)."""
+    yield from Training(method, support, config)
+
+
+class Training:
+    """A round of training what requires a gradient in a method: iterating makes its updates.
 
     Stopping early is leaving the loop. What looks at the method in between must leave its mode and
-    its random state as they are, as `evaluate` does.
+    its random state as they are, as `evaluate` does. Between two updates `state` says where the
+    round is; one that is made with it goes on from there, to the same bits, if the support set's
+    random stream is where it was when the round began.
 
     Raises:
         UsageError: when the method has nothing to train or the budget is not given.
         FloatingPointError: when a loss is not finite.
     """
-    parameters = [p for p in method.parameters() if p.requires_grad]
-    if not parameters:
-        raise UsageError(f"{type(method).__name__} has nothing to train.")
-    total = total_iterations(config, len(support))
-    per_epoch = updates_per_epoch(config, len(support))
-    optimizer = make_optimizer(parameters, config)
-    device = method.backbone.device
-    scaler = torch.amp.GradScaler(device.type, enabled=config.precision == "fp16")
-    autocast = _autocast(device, config.precision)
-    batches = method.batches(support, config.batch_size, config.drop_last)
-    size = micro_batch(method, config)
-    method.train()
-    iteration = 0
-    with execution(method, config):
-        while iteration < total:
-            inputs, labels = next(batches)
-            # Asynchronous where the loader has pinned the batch.
-            inputs, labels = (x.to(device, non_blocking=True) for x in (inputs, labels))
-            lr = learning_rate(config, iteration, total, per_epoch)
-            for group in optimizer.param_groups:
-                group["lr"] = lr
-            optimizer.zero_grad(set_to_none=True)
-            measured = torch.zeros(2, device=device)
-            for part, answers in zip(inputs.split(size), labels.split(size), strict=True):
-                share = len(answers) / len(labels)
-                with autocast:
-                    output = method.loss(part, answers, support.classnames)
-                scaler.scale(output.loss if share == 1 else output.loss * share).backward()
-                measured += share * _measure(output.loss, output.logits, answers)
-            if iteration == 0:
-                _check_gradients(method)
-            scale = scaler.get_scale()
-            scaler.step(optimizer)
-            scaler.update()
-            # With fp16 an overflow skips the update: neither counted nor scheduled, as in 2SFS's
-            # released code.
-            if scaler.get_scale() < scale:
-                _check_scale(scaler.get_scale())
-                continue
-            iteration += 1
-            yield _report(measured, iteration, total, lr)
+
+    def __init__(
+        self,
+        method: Method,
+        support: SupportSet,
+        config: TrainConfig,
+        state: TrainState | None = None,
+    ) -> None:
+        parameters = [p for p in method.parameters() if p.requires_grad]
+        if not parameters:
+            raise UsageError(f"{type(method).__name__} has nothing to train.")
+        self.method, self.support, self.config = method, support, config
+        self.total = total_iterations(config, len(support))
+        self._optimizer = make_optimizer(parameters, config)
+        fp16 = config.precision == "fp16"
+        self._scaler = torch.amp.GradScaler(method.backbone.device.type, enabled=fp16)
+        self._iteration = self._taken = 0
+        self._batches = method.batches(support, config.batch_size, config.drop_last)
+        if state is not None:
+            self._go_on(state)
+
+    def _go_on(self, state: TrainState) -> None:
+        with self.support.only_drawing(state.taken):
+            for _ in range(state.taken):
+                next(self._batches)
+        take_up(self.method, self._optimizer, state.tensors)
+        self._scaler.load_state_dict(state.scaler)
+        self._iteration, self._taken = state.iteration, state.taken
+
+    def state(self) -> TrainState:
+        """Where the round is, between two updates."""
+        return TrainState(
+            self._iteration,
+            self._taken,
+            self._scaler.state_dict(),
+            training_tensors(self.method, self._optimizer),
+        )
+
+    def __iter__(self) -> Iterator[TrainStep]:
+        config = self.config
+        per_epoch = updates_per_epoch(config, len(self.support))
+        size = micro_batch(self.method, config)
+        self.method.train()
+        with execution(self.method, config):
+            while self._iteration < self.total:
+                lr = learning_rate(config, self._iteration, self.total, per_epoch)
+                measured = self._update(lr, size)
+                if measured is not None:
+                    self._iteration += 1
+                    yield _report(measured, self._iteration, self.total, lr)
+
+    def _update(self, lr: float, size: int) -> Tensor | None:
+        """Loss and accuracy of the next batch, for which an update is made; None where the gradient
+        has overflowed in fp16. `size` images go through the model at a time."""
+        method, optimizer, scaler = self.method, self._optimizer, self._scaler
+        device = method.backbone.device
+        inputs, labels = next(self._batches)
+        self._taken += 1
+        # Asynchronous where the loader has pinned the batch.
+        inputs, labels = (x.to(device, non_blocking=True) for x in (inputs, labels))
+        for group in optimizer.param_groups:
+            group["lr"] = lr
+        optimizer.zero_grad(set_to_none=True)
+        measured = torch.zeros(2, device=device)
+        autocast = _autocast(device, self.config.precision)
+        for part, answers in zip(inputs.split(size), labels.split(size), strict=True):
+            share = len(answers) / len(labels)
+            with autocast:
+                output = method.loss(part, answers, self.support.classnames)
+            scaler.scale(output.loss if share == 1 else output.loss * share).backward()
+            measured += share * _measure(output.loss, output.logits, answers)
+        if self._taken == 1:
+            _check_gradients(method)
+        scale = scaler.get_scale()
+        scaler.step(optimizer)
+        scaler.update()
+        # With fp16 an overflow skips the update: neither counted nor scheduled, as in 2SFS's
+        # released code.
+        if scaler.get_scale() < scale:
+            _check_scale(scaler.get_scale())
+            return None
+        return measured
 
 
 def updates_per_epoch(config: TrainConfig, images: int) -> int:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import time
 from pathlib import Path
 from typing import Annotated, Literal
@@ -131,6 +132,18 @@ def fit(
             "terminal, else keep]"
         ),
     ] = None,
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume",
+            help="Go on with the fit that was broken off, from the checkpoint beside --out; its "
+            "data and options need not be given again.",
+        ),
+    ] = False,
+    checkpoint_every: Annotated[
+        float,
+        typer.Option(metavar="SECONDS", min=0, help="Time between two checkpoints; 0 for none."),
+    ] = 60.0,
     config: options.ConfigFile = None,
     device: options.Device = None,
     root: options.Root = None,
@@ -168,17 +181,29 @@ def fit(
         data=data,
     )
     chosen = options.merged(config, given)
+    if resume:
+        chosen = FitOptions.resumed(out, chosen)
     if trace is not None and not trace.parent.is_dir():
         raise UsageError(f"There is no folder {trace.parent} for the trace.")
-    from shotfit.apps.fit import Timing, fit_and_save, show_fit
+    from shotfit.apps.fit import Keeping, Timing, fit_and_save, show_fit
 
     timing = None
-    if chosen.preset is not None or chosen.minutes is not None:
+    if not resume and (chosen.preset is not None or chosen.minutes is not None):
         timing = Timing(chosen.preset, chosen.minutes, started)
+
+    def asked() -> FitOptions:
+        if timing is None:
+            return chosen
+        return dataclasses.replace(chosen, preset=timing.preset, minutes=None)
+
+    keeping = None
+    if checkpoint_every or resume:
+        keeping = Keeping(lambda: asked().as_given(), checkpoint_every or math.inf, resume)
     found = fit_and_save(
         chosen.experiment(device),
         out,
         timing=timing,
+        keeping=keeping,
         loading=chosen.loading(),
         deterministic=bool(chosen.deterministic),
         device=device,
@@ -189,9 +214,7 @@ def fit(
         on_interrupt=on_interrupt,
         published_scores=bool(chosen.published_scores),
     )
-    if timing is not None:
-        chosen = dataclasses.replace(chosen, preset=timing.preset, minutes=None)
-    chosen.save(found.folder / "config.yaml")
+    asked().save(found.folder / "config.yaml")
     if as_json:
         plain = {"folder": str(found.folder), "record": found.record}
         if found.evaluation is not None:

@@ -5,11 +5,13 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from shotfit.backbone.clip_modules import read_clip
 from shotfit.backbone.families import get_family
 from shotfit.config import from_dict
 from shotfit.data.transforms import ImageSpec
@@ -85,31 +87,82 @@ def cached_checkpoint(name: str, revision: str | None) -> Path | None:
 
 
 def read_checkpoint(name: str, folder: Path) -> tuple[Any, Any]:
-    """The transformers model and the tokenizer in a folder; only safetensors weights are read.
+    """The modules, as transformers names them, and the tokenizer in a folder; only safetensors
+    weights are read.
 
     Raises:
         UsageError: for a model type that there are no towers for.
         DataError: when a file is missing or cannot be read, or asks for code of its own, or when a
             tensor is missing, has another shape or is not finite; the message says what to do.
     """
-    from safetensors import SafetensorError
-    from transformers import AutoConfig, AutoModel, AutoTokenizer
-
     _check_weights(name, folder)
     _check_no_code(name, folder)
+    model = read_clip(folder)
+    if model is not None and (folder / "tokenizer.json").is_file():
+        _check_tokenizer(folder)
+        return model, LaterTokenizer(name, folder)
+    return _read_model(name, folder), _read_tokenizer(name, folder)
+
+
+class LaterTokenizer:
+    """A folder's tokenizer, which is read when the first text is tokenized: images need none, and
+    the embeddings of class names are saved with a classifier."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        self.name = name
+        self.folder = folder
+
+    def __call__(self, texts: list[str]) -> Any:
+        """The token ids of texts, as transformers' tokenizers give them.
+
+        Raises:
+            DataError: when it cannot be read.
+        """
+        return self._read(texts)
+
+    @cached_property
+    def _read(self) -> Any:
+        return _read_tokenizer(self.name, self.folder)
+
+
+def _read_model(name: str, folder: Path) -> Any:
+    from transformers import AutoConfig, AutoModel
+
+    with _readable(name, folder), _quiet():
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        get_family(config.model_type)
+        model, loaded = AutoModel.from_pretrained(
+            folder,
+            dtype=torch.float32,
+            use_safetensors=True,
+            attn_implementation="sdpa",
+            trust_remote_code=False,
+            output_loading_info=True,
+        )
+    _check_tensors(name, model, loaded)
+    return model.eval()
+
+
+def _read_tokenizer(name: str, folder: Path) -> Any:
+    from transformers import AutoTokenizer
+
+    with _readable(name, folder), _quiet():
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    _check_tokenizer(folder, words=len(tokenizer))
+    return tokenizer
+
+
+def _check_tokenizer(folder: Path, words: int | None = None) -> None:
+    if not (folder / "tokenizer_config.json").is_file() or (words is not None and words < 10):
+        raise DataError(f"The model folder {folder} has no usable tokenizer files.")
+
+
+@contextmanager
+def _readable(name: str, folder: Path) -> Iterator[None]:
+    from safetensors import SafetensorError
+
     try:
-        with _quiet():
-            config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-            get_family(config.model_type)
-            model, loaded = AutoModel.from_pretrained(
-                folder,
-                dtype=torch.float32,
-                use_safetensors=True,
-                attn_implementation="sdpa",
-                trust_remote_code=False,
-                output_loading_info=True,
-            )
-            tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        yield
     except UsageError:
         raise
     # ValueError covers broken JSON; transformers raises KeyError and ImportError for models
@@ -122,10 +175,6 @@ def read_checkpoint(name: str, folder: Path) -> tuple[Any, Any]:
                 "pip install 'shotfit[siglip]'."
             )
         raise DataError(message) from error
-    _check_tensors(name, model, loaded)
-    if not (folder / "tokenizer_config.json").is_file() or len(tokenizer) < 10:
-        raise DataError(f"The model folder {folder} has no usable tokenizer files.")
-    return model, tokenizer
 
 
 def read_image_spec(folder: Path) -> ImageSpec:

@@ -197,7 +197,7 @@ class Backbone(nn.Module):
         model_type = model.config.model_type
         return cls(
             model_type,
-            get_family(model_type).towers(model.eval(), tokenizer),
+            get_family(model_type).towers(model, tokenizer),
             tokenizer,
             logit_scale=model.logit_scale,
             logit_bias=getattr(model, "logit_bias", None),

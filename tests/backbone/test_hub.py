@@ -1,6 +1,8 @@
 """Folders in, backbones out: layouts of weights, tokenizers, and what is refused how."""
 
 import json
+import subprocess
+import sys
 import time
 
 import pytest
@@ -11,7 +13,8 @@ from small_tokenizer import small_tokenizer
 from transformers import BertConfig, CLIPModel
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 
-from shotfit.backbone import Backbone
+from shotfit.backbone import Backbone, hub
+from shotfit.backbone.clip_modules import read_clip
 from shotfit.errors import DataError, UsageError
 
 TEXTS = ["a photo of a cat.", "cat cat cat", "a"]
@@ -145,3 +148,51 @@ class TestTensorsThatAnswersDependOn:
 
         with pytest.raises(DataError, match=r"not finite in visual_projection\.weight"):
             Backbone.from_pretrained(self.change(save(tmp_path), spoil))
+
+
+class TestWithoutTransformers:
+    """A CLIP is read by its config and tensors alone; what is not as usual is left to
+    transformers."""
+
+    def test_it_is_the_same_model(self, tmp_path, monkeypatch):
+        folder = str(save(tmp_path))
+        names = ["a photo of a cat.", "a photo of a dog."]
+        pixels = torch.linspace(-1, 1, 2 * 3 * 32 * 32).view(2, 3, 32, 32)
+        quick = Backbone.from_pretrained(folder)
+        monkeypatch.setattr(hub, "read_clip", lambda folder: None)
+        usual = Backbone.from_pretrained(folder)
+        assert str(quick) == str(usual)
+        for (name, value), (other, same) in zip(
+            quick.named_parameters(), usual.named_parameters(), strict=True
+        ):
+            assert name == other and torch.equal(value, same)
+            assert value.requires_grad == same.requires_grad
+        assert torch.equal(quick.encode_image(pixels), usual.encode_image(pixels))
+        assert torch.equal(quick.encode_text(names), usual.encode_text(names))
+
+    def test_it_does_not_load_transformers(self, checkpoint):
+        code = (
+            "import sys; from shotfit.backbone import Backbone; "
+            f"b = Backbone.from_pretrained({str(checkpoint)!r}); "
+            "assert 'transformers' not in sys.modules; b.tokenize(['a photo']); "
+            "assert 'transformers' in sys.modules"
+        )
+        subprocess.run([sys.executable, "-c", code], check=True)
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"hidden_act": "silu"},
+            {"num_hidden_layers": 1},
+            {"hidden_size": 40},
+            {"intermediate_size": 100},
+            {"image_size": 64},
+        ],
+    )
+    def test_what_is_not_as_usual_is_left_to_transformers(self, tmp_path, change):
+        folder = save(tmp_path)
+        assert read_clip(folder) is not None
+        config = json.loads((folder / "config.json").read_text())
+        config["vision_config"].update(change)
+        (folder / "config.json").write_text(json.dumps(config))
+        assert read_clip(folder) is None

@@ -22,12 +22,23 @@ ACTIVATIONS = {"quick_gelu": quick_gelu, "gelu": nn.functional.gelu}
 # What transformers' `CLIPTextConfig` and `CLIPVisionConfig` take for what a config does not say.
 TEXT = {
     "hidden_size": 512,
+    "intermediate_size": 2048,
     "num_hidden_layers": 12,
     "num_attention_heads": 8,
     "hidden_act": "quick_gelu",
     "layer_norm_eps": 1e-5,
+    "vocab_size": 49408,
+    "max_position_embeddings": 77,
 }
-VISION = {**TEXT, "hidden_size": 768, "num_attention_heads": 12, "patch_size": 32}
+VISION = {
+    **TEXT,
+    "hidden_size": 768,
+    "intermediate_size": 3072,
+    "num_attention_heads": 12,
+    "image_size": 224,
+    "patch_size": 32,
+}
+DIM = 512
 # What would make another model of the same tensors.
 FOREIGN = ("quantization_config", "text_config_dict", "vision_config_dict")
 
@@ -40,14 +51,15 @@ def read_clip(folder: Path) -> Any | None:
         if config.get("model_type") != "clip" or any(config.get(key) for key in FOREIGN):
             return None
         text, vision = ({**TEXT, **config["text_config"]}, {**VISION, **config["vision_config"]})
+        dim = config.get("projection_dim", DIM)
         tensors = safetensors.torch.load_file(folder / WEIGHTS)
         modules = _Modules({name: value.float() for name, value in tensors.items()})
         found = SimpleNamespace(
             config=SimpleNamespace(model_type="clip"),
             vision_model=modules.vision(vision),
             text_model=modules.text(text),
-            visual_projection=modules.linear("visual_projection", bias=False),
-            text_projection=modules.linear("text_projection", bias=False),
+            visual_projection=modules.projection("visual_projection", vision, dim),
+            text_projection=modules.projection("text_projection", text, dim),
             logit_scale=modules.take("logit_scale", ()),
         )
     except (OSError, SafetensorError, ValueError, KeyError, TypeError, AttributeError):
@@ -73,6 +85,7 @@ class _Modules:
     def vision(self, facts: dict[str, Any]) -> Any:
         """What is used of a `CLIPVisionModel`."""
         width, size = facts["hidden_size"], facts["patch_size"]
+        places = (facts["image_size"] // size) ** 2 + 1
         name = "vision_model.embeddings"
         weight = self.take(f"{name}.patch_embedding.weight", (width, 3, size, size))
         patches = nn.Conv2d(3, width, size, stride=size, bias=False)
@@ -80,7 +93,7 @@ class _Modules:
         embeddings = SimpleNamespace(
             patch_embedding=patches,
             class_embedding=nn.Parameter(self.take(f"{name}.class_embedding", (width,))),
-            position_embedding=self.embedding(f"{name}.position_embedding", width),
+            position_embedding=self.embedding(f"{name}.position_embedding", places, width),
         )
         return SimpleNamespace(
             config=SimpleNamespace(**facts),
@@ -93,9 +106,10 @@ class _Modules:
     def text(self, facts: dict[str, Any]) -> Any:
         """What is used of a `CLIPTextModel`."""
         width, name = facts["hidden_size"], "text_model.embeddings"
+        words, places = facts["vocab_size"], facts["max_position_embeddings"]
         embeddings = SimpleNamespace(
-            token_embedding=self.embedding(f"{name}.token_embedding", width),
-            position_embedding=self.embedding(f"{name}.position_embedding", width),
+            token_embedding=self.embedding(f"{name}.token_embedding", words, width),
+            position_embedding=self.embedding(f"{name}.position_embedding", places, width),
         )
         return SimpleNamespace(
             config=SimpleNamespace(**facts),
@@ -115,28 +129,31 @@ class _Modules:
     def layer(self, name: str, facts: dict[str, Any]) -> Any:
         """What is used of a `CLIPEncoderLayer`."""
         projections = ("q_proj", "k_proj", "v_proj", "out_proj")
-        attention = {part: self.linear(f"{name}.self_attn.{part}") for part in projections}
-        if any(part.in_features != facts["hidden_size"] for part in attention.values()):
-            raise ValueError("the width is another one")
+        width, hidden = facts["hidden_size"], facts["intermediate_size"]
+        attention = {
+            part: self.linear(f"{name}.self_attn.{part}", width, width) for part in projections
+        }
         return SimpleNamespace(
             self_attn=SimpleNamespace(**attention),
             mlp=SimpleNamespace(
-                fc1=self.linear(f"{name}.mlp.fc1"),
-                fc2=self.linear(f"{name}.mlp.fc2"),
+                fc1=self.linear(f"{name}.mlp.fc1", width, hidden),
+                fc2=self.linear(f"{name}.mlp.fc2", hidden, width),
                 activation_fn=ACTIVATIONS[facts["hidden_act"]],
             ),
             layer_norm1=self.norm(f"{name}.layer_norm1", facts),
             layer_norm2=self.norm(f"{name}.layer_norm2", facts),
         )
 
-    def linear(self, name: str, *, bias: bool = True) -> nn.Linear:
-        """A linear layer as large as its tensor."""
-        weight = self.tensors[f"{name}.weight"]
-        outputs, inputs = weight.shape
+    def projection(self, name: str, facts: dict[str, Any], dim: int) -> nn.Linear:
+        """The projection of a tower into the joint space."""
+        return self.linear(name, facts["hidden_size"], dim, bias=False)
+
+    def linear(self, name: str, inputs: int, outputs: int, *, bias: bool = True) -> nn.Linear:
+        """A linear layer."""
         # One output, then all of them: random numbers for 80 million weights take a second.
         made = nn.Linear(inputs, 1, bias=bias)
         made.out_features = outputs
-        made.weight = nn.Parameter(weight)
+        made.weight = nn.Parameter(self.take(f"{name}.weight", (outputs, inputs)))
         if bias:
             made.bias = nn.Parameter(self.take(f"{name}.bias", (outputs,)))
         return made
@@ -149,10 +166,9 @@ class _Modules:
         made.bias = nn.Parameter(self.take(f"{name}.bias", (width,)))
         return made
 
-    def embedding(self, name: str, width: int) -> nn.Embedding:
-        """A table of embeddings with as many rows as its tensor has."""
-        rows = self.tensors[f"{name}.weight"]
-        weight = self.take(f"{name}.weight", (len(rows), width))
+    def embedding(self, name: str, rows: int, width: int) -> nn.Embedding:
+        """A table of embeddings."""
+        weight = self.take(f"{name}.weight", (rows, width))
         return nn.Embedding.from_pretrained(weight, freeze=False)
 
     def take(self, name: str, shape: tuple[int, ...]) -> Tensor:

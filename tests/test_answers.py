@@ -231,3 +231,37 @@ def test_a_name_that_attracts_everything_does_not_take_over(checkpoint):
         assert found.accuracy.right == sum(a == r for a, r in zip(answers, right, strict=True))
     assert taken["published"] > 0
     assert taken["fitted"] < taken["published"]
+
+
+def test_fit_says_what_to_expect_and_whether_more_images_would_help(tmp_path, shotfit):
+    out = tmp_path / "model"
+    flags = ("--shots", "3", "--iters-per-shot", "4", "--out", out, "-q", "--backbone", "iconclip")
+    code, text, _ = shotfit("fit", "digits", *flags)
+    assert code == 0
+    expected = FewShotClassifier.from_pretrained(out).expected
+    low, high = expected.interval()
+    assert f"Expect {low:.0f}–{high:.0f} % on new images" in text
+    assert "Would more images help?" in text
+    assert [point.share for point in expected.points] == pytest.approx([1 / 3, 2 / 3])
+    code, text, _ = shotfit("fit", "digits", *flags, "--json")
+    assert json.loads(text)["expected"] == expected.plain()
+
+
+def test_the_answer_about_more_images_follows_the_curve():
+    from shotfit.apps.expectation import expectation_lines, weakest_classes
+    from shotfit.evaluation.expected import ClassOutlook, CurvePoint, expect
+
+    classes = [
+        ClassOutlook("a", 40, 1.0, 0.9, None),
+        ClassOutlook("b", 40, 0.5, 0.4, "c"),
+        ClassOutlook("c", 40, 0.25, 0.3, "b"),
+    ]
+    rising = expect([CurvePoint(0.25, 0.5, 2000), CurvePoint(0.75, 0.7, 2000)], classes)
+    assert any("Yes: twice as many" in line for line in expectation_lines(rising))
+    assert [one.name for one in weakest_classes(rising)] == ["c", "b"]
+    last = expectation_lines(rising)[-1]
+    assert "'c' (10 of 40 right, mostly taken for 'b'); 'b' (20 of 40 right" in last
+    flat = expect([CurvePoint(0.25, 0.9, 9000), CurvePoint(0.75, 0.9, 9000)])
+    assert any("Hardly" in line for line in expectation_lines(flat))
+    unsure = expect([CurvePoint(0.25, 0.6, 40), CurvePoint(0.75, 0.62, 40)])
+    assert any("Perhaps" in line for line in expectation_lines(unsure))

@@ -16,6 +16,7 @@ from shotfit.data.python_data import images_of
 from shotfit.errors import UsageError
 from shotfit.evaluation.assessment import Assessment
 from shotfit.evaluation.decisions import Refusal, Sets
+from shotfit.evaluation.expected import Expected
 from shotfit.evaluation.inference import PredictedBatch, predict_batches
 from shotfit.evaluation.scoring import Scorer
 from shotfit.known_classes import KnownClasses
@@ -46,6 +47,12 @@ class Predicting(ABC):
             UsageError: before `fit`.
         """
         return self.known.method
+
+    @property
+    def expected(self) -> Expected | None:
+        """The accuracy to expect on new images, its curve over the shots and what more images would
+        do, by shots held out after the fit; None where none could be."""
+        return None if self.assessment is None else self.assessment.expected
 
     def predict(
         self,

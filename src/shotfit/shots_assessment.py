@@ -27,8 +27,8 @@ def assess_shots(
     """
     if not isinstance(method, LinearClassifier):
         return None
-    words = _words(method, support.classnames)
-    return assess(_features(method, support), words, training, support.classnames, seed)
+    words = vocabulary_embeddings(method, support.classnames)
+    return assess(shot_features(method, support), words, training, support.classnames, seed)
 
 
 class Inspection:
@@ -52,7 +52,8 @@ class Inspection:
 
 
 @torch.no_grad()
-def _features(method: LinearClassifier, support: SupportSet) -> ShotFeatures:
+def shot_features(method: LinearClassifier, support: SupportSet) -> ShotFeatures:
+    """The shots as the first stage embeds them."""
     return ShotFeatures(
         views=method.encode_views(support, VIEWS).float(),
         clean=method.encode_pass(support.plain()).float(),
@@ -63,7 +64,7 @@ def _features(method: LinearClassifier, support: SupportSet) -> ShotFeatures:
 
 
 @torch.no_grad()
-def _words(method: LinearClassifier, classnames: tuple[str, ...]) -> torch.Tensor:
+def vocabulary_embeddings(method: LinearClassifier, classnames: tuple[str, ...]) -> torch.Tensor:
     """Words that are no class of the task, embedded as names are."""
     own = {plain(name) for name in classnames}
     words = [word for word in VOCABULARY if plain(word) not in own]

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from shotfit.adaptation import Observe
 from shotfit.apps.evaluation import show_evaluation, write_predictions
+from shotfit.apps.expectation import expectation_lines
 from shotfit.classifier import FewShotClassifier
 from shotfit.config import to_dict
 from shotfit.data.dataset import Dataset
@@ -20,6 +21,7 @@ from shotfit.data.image_hashes import ImageHashes
 from shotfit.data.prefetch import Loading
 from shotfit.data.sources import load_dataset
 from shotfit.evaluation.evaluation import Evaluation
+from shotfit.evaluation.expected import Expected
 from shotfit.experiment import Experiment, run, task_facts, task_of
 from shotfit.methods.base import Method
 from shotfit.observers.counting import counting
@@ -91,6 +93,8 @@ class Fit:
     folder: Path
     evaluation: Evaluation | None
     profile: Profile | None
+    expected: Expected | None = None
+    """How good held-out shots say it is; None where none could be held out."""
 
 
 def fit_and_save(
@@ -191,7 +195,7 @@ def fit_and_save(
         (folder / EVALUATION).write_text(text, encoding="utf-8")
         if keep_predictions:
             write_predictions(evaluation, folder / PREDICTIONS)
-    return Fit(to_dict(record), folder, evaluation, recording)
+    return Fit(to_dict(record), folder, evaluation, recording, classifier.expected)
 
 
 def show_fit(found: Fit, timing: Timing | None) -> None:
@@ -206,6 +210,9 @@ def show_fit(found: Fit, timing: Timing | None) -> None:
         show_evaluation(found.evaluation)
         if record["experiment"]["setting"] == "base_to_novel" and found.evaluation.unknown:
             print("Novel classes are not scored: the method is bound to those it was trained on.")
+    if found.expected is not None:
+        for line in expectation_lines(found.expected):
+            print(line)
     counts = " then ".join(f"{count:,}" for count in record["trainable_parameters"]) or "0"
     seconds = record["cost"]["seconds"]
     foreseen = "" if timing is None else f", foreseen {timing.expected:.1f} s"

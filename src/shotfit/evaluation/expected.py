@@ -7,8 +7,9 @@ at all shots is the estimate, its interval that of the number of images and of t
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from statistics import NormalDist
+from typing import Any
 
 SLOPE = 0.4
 SLOPE_WIDTH = 0.25
@@ -62,6 +63,21 @@ class Expected:
             variance += 1 / (images * share * (1 - share))
         half = NormalDist().inv_cdf((1 + confidence) / 2) * math.sqrt(variance)
         return 100 * _share(self.level - half), 100 * _share(self.level + half)
+
+    def plain(self) -> dict[str, Any]:
+        """JSON-ready values, in percent."""
+        low, high = self.interval()
+        more, least, most = self.gain()
+        return {
+            "accuracy": self.accuracy(),
+            "interval_90": [low, high],
+            "curve": [
+                {"share": p.share, "accuracy": 100 * p.accuracy, "images": p.images}
+                for p in self.points
+            ],
+            "gain_of_twice_the_shots": {"points": more, "interval_90": [least, most]},
+            "classes": [asdict(one) for one in self.classes],
+        }
 
     def gain(self, share: float = 2.0, confidence: float = 0.9) -> tuple[float, float, float]:
         """What `share` times the shots would add, in points, and its bounds."""

@@ -219,6 +219,8 @@ def fit(
         plain = {"folder": str(found.folder), "record": found.record}
         if found.evaluation is not None:
             plain["evaluation"] = found.evaluation.plain()
+        if found.expected is not None:
+            plain["expected"] = found.expected.plain()
         if found.profile is not None:
             plain["profile"] = found.profile.plain()
         print(json.dumps(plain, indent=2, ensure_ascii=False))

@@ -68,6 +68,7 @@ DATA = """
     sources
     python_data
     inputs
+    transfer
 """
 
 # Who may load which package of others; one that is not here is a new dependency, and fails.

@@ -32,9 +32,10 @@ from shotfit.data.prefetch import Loading
 from shotfit.data.sources import load_dataset
 from shotfit.data.support_set import SupportSet
 from shotfit.data.task import Setting, Task, make_task
+from shotfit.data.transfer import transfer_targets
 from shotfit.data.transforms import CROP_SCALE
 from shotfit.errors import UsageError
-from shotfit.evaluation.metrics import evaluate
+from shotfit.evaluation.metrics import evaluate, evaluate_transfer
 from shotfit.methods import get_method
 from shotfit.methods.base import Method
 from shotfit.methods.published import TaskFacts
@@ -49,7 +50,7 @@ from shotfit.training.loop import TrainStep
 Inspect = Callable[[Method, SupportSet, int], None]
 """Called once a fit has come to its end: with the adapted method, its shots, and the number of
 updates of the last stage."""
-ADDED_LATER = ("fewshot", "imbalance", "wrong_labels")
+ADDED_LATER = ("fewshot", "imbalance", "wrong_labels", "transfer")
 """Fields that records of the first version do not have."""
 
 Announce = Callable[[str, int, int], None]
@@ -82,6 +83,9 @@ class Experiment:
     """How many times the shots of the rarest class the most frequent one has; 1 as published."""
     wrong_labels: float = 0.0
     """Share of the training images with the label of another class; none as published."""
+    transfer: tuple[str, ...] = ()
+    """Names of other datasets (embedded tasks, benchmarks, variants of ImageNet) on whose test
+    images, among their own names, the run is measured as well."""
 
     def __post_init__(self) -> None:
         # One model has one name, or two runs of one experiment would have two identities.
@@ -97,7 +101,7 @@ class Experiment:
         that a run keeps its identity."""
         values = to_dict(self)
         for part in dataclasses.fields(self):
-            if part.name in ADDED_LATER and values[part.name] == part.default:
+            if part.name in ADDED_LATER and getattr(self, part.name) == part.default:
                 del values[part.name]
         return values
 
@@ -134,6 +138,8 @@ def run(
     reset_peak_memory(pick_device(device))
     dataset = dataset or load_dataset(experiment.source, root=root, **experiment.data)
     task = task_of(experiment, dataset, root)
+    # Read before anything is trained: what is not there is said at once.
+    targets = transfer_targets(experiment.transfer, root) if measured else {}
     log = RunLog()
     if checkpoints is not None:
         checkpoints.keep("log", log)
@@ -165,6 +171,8 @@ def run(
         images = sum(len(split.examples) for split in task.tests.values())
         announce(f"evaluating {images:,} test images", 0, 0)
     metrics = evaluate(method, task.tests) if measurable else {}
+    if measurable and targets:
+        metrics |= evaluate_transfer(method, targets)
     record = Record(
         id=experiment.id,
         experiment=experiment.plain(),

@@ -15,6 +15,7 @@ from shotfit.data.checks import check_test_images, missing_files
 from shotfit.data.dataset import Dataset
 from shotfit.data.sources import load_dataset
 from shotfit.data.task import split_base_novel
+from shotfit.data.transfer import transfer_targets
 from shotfit.errors import DataError, UsageError
 from shotfit.experiment import Experiment, task_facts, task_of
 from shotfit.methods.published import TaskFacts
@@ -70,6 +71,7 @@ def check_runs(experiments: Sequence[Experiment], root: str | None) -> dict[str,
                 "Nothing was run; `shotfit datasets` says how the folders are laid out."
             )
         for experiment in group:
+            transfer_targets(experiment.transfer, root)
             iterations[experiment.id] = _iterations(experiment, _facts(experiment, dataset, root))
     return iterations
 

@@ -34,13 +34,14 @@ def expand(
     fewshot: str | None = None,
     imbalance: float = 1.0,
     wrong_labels: float = 0.0,
+    transfer: Sequence[str] = (),
 ) -> tuple[Experiment, ...]:
     """Every combination once, seed by seed, so that a grid cut short has whole seeds.
 
     Methods are named as `shotfit.recipe.named_recipe` has them ("2sfs", "2sfs:lora", "coop"), or
     all of them by "every"; datasets as `find_datasets`. `template` is the prompt of every dataset
-    ("specific" for the benchmarks' own); `fewshot`, `imbalance` and `wrong_labels` are those of
-    `Experiment`.
+    ("specific" for the benchmarks' own); `fewshot`, `imbalance`, `wrong_labels` and
+    `transfer` are those of `Experiment`.
 
     Raises:
         UsageError: for an unknown name, with the nearest known one, or an empty list.
@@ -73,6 +74,7 @@ def expand(
             "fewshot": fewshot,
             "imbalance": imbalance,
             "wrong_labels": wrong_labels,
+            "transfer": tuple(transfer),
             "setting": setting.replace("-", "_"),
             "shots": count,
             "seed": seed,

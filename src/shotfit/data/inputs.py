@@ -9,6 +9,7 @@ from shotfit.data.dataset import Dataset
 from shotfit.data.python_data import Naming, labelled_images
 from shotfit.data.sources import load_dataset
 from shotfit.data.sources.demo import is_task, list_tasks
+from shotfit.data.sources.imagenet_variants import list_variants
 from shotfit.errors import DataError, UsageError
 
 SourceOptions = tuple[str, dict[str, Any]]
@@ -21,9 +22,12 @@ def known_names() -> list[str]:
 
 
 def locate_name(name: str) -> SourceOptions | None:
-    """The source of an embedded task, or of a benchmark by any of its names; None for others."""
+    """The source of an embedded task, of a benchmark by any of its names, or of a variant of
+    ImageNet; None for others."""
     if is_task(name):
         return "demo", {"name": name}
+    if name in list_variants():
+        return "imagenet_variants", {"name": name}
     try:
         return "coop", {"name": find_benchmark(name).key}
     except UsageError:

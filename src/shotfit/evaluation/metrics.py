@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from shotfit.averages import harmonic_mean
+from shotfit.averages import harmonic_mean, mean
 from shotfit.data.dataset import Split
 from shotfit.data.prefetch import Loading, plain_batches
 from shotfit.methods.base import ClassEmbeddings, Method
@@ -55,6 +55,31 @@ def evaluate(method: Method, tests: Mapping[str, Split]) -> dict[str, float]:
         return _base_to_novel(method, tests["base"], tests["novel"])
     finally:
         method.train(training)
+
+
+@torch.no_grad()
+def evaluate_transfer(method: Method, targets: Mapping[str, Split]) -> dict[str, float]:
+    """Accuracy on other datasets, each among its own names, in percent (cross-dataset transfer and
+    domain generalisation: Zhou et al., CoCoOp, CVPR 2022, sections 4.2 and 4.3).
+
+    `to_<name>` for every target, and their mean `transfer`. A class that was trained under the same
+    name is answered by what was trained, as in prediction. A method that cannot score unseen
+    classes is measured where all of a target's names were trained; without any target there is no
+    mean.
+    """
+    training = method.training
+    method.eval()
+    try:
+        found = {
+            f"to_{name}": _closed(method, split)
+            for name, split in targets.items()
+            if method.open_vocabulary or set(split.classnames) <= set(method.trained_names)
+        }
+    finally:
+        method.train(training)
+    if len(found) == len(targets) > 0:
+        found["transfer"] = mean(list(found.values()))
+    return found
 
 
 def _closed(method: Method, split: Split) -> float:

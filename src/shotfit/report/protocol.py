@@ -257,6 +257,8 @@ def _table_facts(experiment: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
     for name in ("imbalance", "wrong_labels"):
         if name in experiment:
             facts[name] = experiment[name]
+    if experiment.get("transfer"):
+        facts["transfer"] = " ".join(experiment["transfer"])
     if "@" in str(experiment["data"].get("name", "")):
         facts["tasks"] = "shifted"
     if precisions != {"fp32"}:

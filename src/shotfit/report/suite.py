@@ -60,6 +60,8 @@ def _report(name: str, title: str, runs: Sequence[Run], empty: str) -> Report:
         if group[0].fact("setting") == "base_to_novel":
             panels.append(_averages(group, tasks, heading))
         panels.append(_by_task(group, tasks, heading))
+        if group[0].fact("transfer"):
+            panels.append(_transfer(group, tasks, heading))
     if any(run.fact("setting") == "base_to_novel" for run in runs):
         notes += BASE_TO_NOVEL_NOTES
     if any(cell.note for panel in panels for row in panel.rows for cell in row.cells):
@@ -164,6 +166,21 @@ def _by_task(runs: Sequence[Run], tasks: tuple[str, ...], heading: str) -> Panel
             cells += _costs(mine, columns[-1].key)
         rows.append(Row(name, tuple(cells), "" if base_to_novel else _selects_on(mine)))
     return Panel(f"{what} by task · {heading}", columns, tuple(rows), digits=1)
+
+
+def _transfer(runs: Sequence[Run], tasks: tuple[str, ...], heading: str) -> Panel:
+    """Accuracy on the datasets that the runs were also measured on, averaged over the tasks."""
+    keys = [f"to_{name}" for name in str(runs[0].fact("transfer")).split()]
+    columns = (
+        *(Column(key, key.removeprefix("to_")) for key in keys),
+        Column("transfer", "Average"),
+    )
+    seeds = {run.seed for run in runs}
+    rows = tuple(
+        Row(name, tuple(run_cell(mine, column.key, tasks, seeds) for column in columns))
+        for name, mine in rows_of(runs).items()
+    )
+    return Panel(f"Transfer · {heading}", columns, rows, digits=1)
 
 
 def run_cell(

@@ -70,6 +70,13 @@ def bench(
     wrong_labels: Annotated[
         float, typer.Option(help="Share of training images with another class's label.")
     ] = 0.0,
+    transfer: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Other datasets to be measured on, among their own names: cross-dataset transfer; "
+            "imagenetv2, imagenet_sketch, imagenet_a, imagenet_r: domain generalisation."
+        ),
+    ] = None,
     results: Annotated[Path, typer.Option(help="Folder of the records.")] = Path("results"),
     ray: Annotated[
         str | None,
@@ -120,6 +127,7 @@ def bench(
         fewshot=fewshot,
         imbalance=imbalance,
         wrong_labels=wrong_labels,
+        transfer=transfer or [],
     )
     if dry_run:
         benchmarking.show_plan(experiments, results, root, retry_failed, as_json)

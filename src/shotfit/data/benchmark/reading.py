@@ -130,7 +130,7 @@ def _read_imagenet(directory: Path) -> tuple[tuple[str, ...], dict[str, list[Ent
 
     Two pairs of classes share a name ("missile", "sunglasses"); each keeps its own label.
     """
-    names = _read_imagenet_names(directory / "classnames.txt")
+    names = read_imagenet_names(directory / "classnames.txt")
     folders = sorted(names)
     for split in ("train", "val"):
         found = list_folders(directory / "images" / split)
@@ -140,7 +140,12 @@ def _read_imagenet(directory: Path) -> tuple[tuple[str, ...], dict[str, list[Ent
     return tuple(names[folder] for folder in folders), {"train": train, "val": [], "test": test}
 
 
-def _read_imagenet_names(path: Path) -> dict[str, str]:
+def read_imagenet_names(path: Path) -> dict[str, str]:
+    """Class names by folder, from CoOp's `classnames.txt`.
+
+    Raises:
+        DataError: when the file is missing, or a line is not a new folder and its class name.
+    """
     names: dict[str, str] = {}
     for number, line in enumerate(read_lines(path), start=1):
         folder, _, classname = line.partition(" ")

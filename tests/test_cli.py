@@ -69,7 +69,7 @@ def test_progress_is_plain_lines_without_a_terminal(shotfit, photos, checkpoint,
     _, out, err = shotfit(*arguments)
     assert "stage 1 (layernorm) 1/1: loss" in err
     assert "\x1b[" not in err + out
-    _, _, err = shotfit(*arguments, "--quiet")
+    _, _, err = shotfit(*arguments, "--quiet", "--overwrite")
     assert err == ""
 
 

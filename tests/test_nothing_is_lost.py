@@ -7,9 +7,11 @@ import shutil
 import pytest
 from conftest import shapes_dataset
 
+from shotfit.apps.rescue import save_somewhere
 from shotfit.backbone.hub import find_checkpoint
 from shotfit.classifier import FewShotClassifier
 from shotfit.errors import DataError
+from shotfit.report.figures.canvas import new_figure, save
 from shotfit.saving import OWN_FILES, check_target
 from shotfit.system import folders
 
@@ -112,3 +114,82 @@ def test_a_private_file_that_a_user_put_there_stays_private(fitted, tmp_path):
     (folder / "key.txt").chmod(0o600)
     fitted.save_pretrained(folder)
     assert (folder / "key.txt").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_finished_classifier_is_replaced_on_request_alone(tmp_path, shotfit):
+    out = tmp_path / "model"
+    fit = ("fit", "digits", "--shots", 1, "--out", out, "-q", "-o", "training.iterations=1")
+    assert shotfit(*fit)[0] == 0
+    before = contents(out)
+    code, _, error = shotfit(*fit, "--seed", 2)
+    assert code == 3 and "holds a classifier already: --overwrite replaces it" in error
+    assert contents(out) == before
+    assert shotfit(*fit, "--seed", 2, "--overwrite")[0] == 0
+    assert contents(out) != before
+    # What a fit has left that was interrupted is there to be finished.
+    record = json.loads((out / "record.json").read_text())
+    (out / "record.json").write_text(json.dumps({**record, "status": "interrupted"}))
+    check_target(out, overwrite=False)
+
+
+def test_what_was_trained_is_saved_elsewhere_when_its_place_fails(fitted, tmp_path, monkeypatch):
+    out = tmp_path / "there" / "model"
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+
+    def full(folder):
+        if folder.is_relative_to(tmp_path / "there"):
+            raise OSError(28, "No space left on device")
+        return _scratch(folder)
+
+    _scratch = folders._scratch
+    monkeypatch.setattr(folders, "_scratch", full)
+    with pytest.raises(DataError, match="No space left") as raised:
+        save_somewhere(fitted, out)
+    (rescued,) = (tmp_path / "here").iterdir()
+    assert str(rescued) in str(raised.value)
+    assert FewShotClassifier.from_pretrained(rescued).classes == fitted.classes
+
+
+@pytest.mark.parametrize("damage", ["gone", "text", "folder"])
+def test_an_unreadable_test_image_is_told_before_training(tmp_path, shotfit, damage):
+    dataset = shapes_dataset(2, train=2, test=2)
+    for part in ("train", "test"):
+        for example in getattr(dataset, part):
+            path = tmp_path / "data" / example.key
+            path.parent.mkdir(parents=True, exist_ok=True)
+            example.image.save(path)
+    lines = ["path,label,split"]
+    lines += [f"{p.relative_to(tmp_path / 'data')},{p.parts[-2]},{p.parts[-3]}"
+              for p in sorted((tmp_path / "data").rglob("*.png"))]  # fmt: skip
+    (tmp_path / "data" / "all.csv").write_text("\n".join(lines) + "\n")
+    broken = tmp_path / "data" / "test" / "red" / "1.png"
+    broken.unlink()
+    if damage == "text":
+        broken.write_text("no image")
+    if damage == "folder":
+        broken.mkdir()
+    code, _, error = shotfit("fit", tmp_path / "data" / "all.csv", "--out", tmp_path / "model")
+    assert code == 3 and "test/red/1.png" in error
+    assert "stage 1" not in error and not (tmp_path / "model").exists()
+
+
+def test_a_table_and_a_figure_take_the_place_of_nothing_else(tmp_path, shotfit):
+    out = tmp_path / "table.md"
+    table = ("table", "b2n", "--format", "markdown", "--out", out)
+    assert shotfit(*table)[0] == 0
+    made = out.read_bytes()
+    assert shotfit(*table)[0] == 0, "the same again changes nothing"
+    out.write_text("my thesis")
+    code, _, error = shotfit(*table)
+    assert code == 3 and "--overwrite replaces it" in error
+    assert out.read_text() == "my thesis"
+    assert shotfit(*table, "--overwrite")[0] == 0 and out.read_bytes() == made
+    pytest.importorskip("matplotlib")
+    figure, drawing = tmp_path / "figure.svg", new_figure(2, 2)
+    figure.write_text("my drawing")
+    with pytest.raises(DataError, match="other content"):
+        save(drawing, figure, overwrite=False)
+    assert figure.read_text() == "my drawing"
+    save(drawing, figure)
+    assert "<svg" in figure.read_text()

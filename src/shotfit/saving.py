@@ -101,7 +101,7 @@ def check_target(folder: Path, *, overwrite: bool = True) -> None:
 
     Raises:
         DataError: when `folder` is a file, a folder that holds something else than a saved
-            classifier, or one and not `overwrite`; or when it cannot be written.
+            classifier, or a finished one and not `overwrite`; or when it cannot be written.
     """
     folder = folder.expanduser()
     try:
@@ -109,7 +109,7 @@ def check_target(folder: Path, *, overwrite: bool = True) -> None:
         there = folder.exists() and not (folder.is_dir() and is_empty(folder))
         if there and (not folder.is_dir() or not is_saved(folder)):
             raise DataError(f"{folder} exists and is not a saved classifier; it is left as it is.")
-        if there and not overwrite:
+        if there and not overwrite and not is_unfinished(read_provenance(folder)):
             raise DataError(f"{folder} holds a classifier already: --overwrite replaces it.")
         if there and is_fixed(folder):
             raise DataError(

@@ -13,8 +13,10 @@ from typing import Any, Literal
 from shotfit.adaptation import Observe
 from shotfit.apps.evaluation import show_evaluation, write_predictions
 from shotfit.apps.expectation import expectation_lines
+from shotfit.apps.rescue import save_somewhere
 from shotfit.classifier import FewShotClassifier
 from shotfit.config import to_dict
+from shotfit.data.checks import check_openable
 from shotfit.data.dataset import Dataset
 from shotfit.data.holdout import hold_out
 from shotfit.data.image_hashes import ImageHashes
@@ -112,6 +114,7 @@ def fit_and_save(
     keep_predictions: bool = False,
     on_interrupt: Literal["keep", "discard"] | None = None,
     published_scores: bool = False,
+    overwrite: bool = True,
 ) -> Fit:
     """Fits, saves, and measures where there are images to spare for it, as `predict` answers. With
     `timing` the plan is timed and printed before it starts.
@@ -124,10 +127,11 @@ def fit_and_save(
         KeyboardInterrupt: when it was interrupted and nothing is kept.
         Terminated: after SIGTERM, with a checkpoint.
     """
-    check_target(out)
+    check_target(out, overwrite=overwrite)
     dataset = load_dataset(experiment.source, root=root, **experiment.data)
     if experiment.fewshot is None:
         dataset = hold_out(dataset, experiment.shots, experiment.seed)
+    check_openable(dataset.test)
     backbone = deadline = None
     if timing is not None:
         planned = timed_plan(
@@ -180,7 +184,7 @@ def fit_and_save(
     classifier = FewShotClassifier(device=device, published_scores=published_scores)
     classifier.take(method, record, task=task, assessment=inspection.assessment, hashes=hashes)
     # Before it is measured, so that nothing is lost whatever becomes of that.
-    folder = classifier.save_pretrained(out)
+    folder = save_somewhere(classifier, out)
     if checkpoints is not None and not stopped:
         checkpoints.remove()
     if interrupt.terminated:

@@ -37,6 +37,9 @@ Budget = Annotated[
     str | None,
     typer.Option(help="published, or shared for M x shots iterations whatever the method."),
 ]
+Overwrite = Annotated[
+    bool, typer.Option("--overwrite", help="Replace what another command has written there.")
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
 Int8 = Annotated[

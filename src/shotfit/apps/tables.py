@@ -57,15 +57,16 @@ def require_format(form: str) -> None:
         raise unknown_name("format", form, FORMATS)
 
 
-def show(report: "Report", form: str, out: Path | None) -> None:
+def show(report: "Report", form: str, out: Path | None, *, overwrite: bool) -> None:
     """Prints a report, in colour where it is looked at, or writes it to a file.
 
     Raises:
+        DataError: for a file with other content, unless `overwrite`.
         UsageError: when the file cannot be written; what was there before is there still.
     """
     from shotfit.report import render
     from shotfit.report.render import to_terminal
-    from shotfit.system.files import write_atomically
+    from shotfit.system.files import write_result
 
     if out is None and form == "terminal" and sys.stdout.isatty():
         from rich.console import Console
@@ -77,7 +78,7 @@ def show(report: "Report", form: str, out: Path | None) -> None:
         print(text, end="")
         return
     try:
-        write_atomically(out, text)
+        write_result(out, text.encode(), overwrite=overwrite)
     except OSError as error:
         raise UsageError(f"Cannot write {out}: {error}") from error
     print(f"Wrote {out}")

@@ -3,6 +3,8 @@
 import os
 import warnings
 from collections import defaultdict
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from shotfit.data.dataset import Dataset, Example, Split
@@ -67,6 +69,22 @@ def unreadable_files(dataset: Dataset) -> list[Path]:
         except DataError:
             broken[example.image] = None
     return list(broken)
+
+
+def check_openable(examples: Sequence[Example]) -> None:
+    """Looks at the beginning of every image file, as a run that will need them at its end should:
+    whether it is there, and begins as an image does.
+
+    Raises:
+        DataError: for the first file that does not; that one can be cut off is seen when it is
+            decoded.
+    """
+    from shotfit.data.images import check_header  # numpy, which listing a dataset does without
+
+    files = [example.image for example in examples if isinstance(example.image, Path)]
+    with ThreadPoolExecutor(max_workers=8) as threads:
+        for _ in threads.map(check_header, files):
+            pass
 
 
 def _file_examples(dataset: Dataset) -> list[Example]:

@@ -98,6 +98,33 @@ def open_image(
         raise DataError(f"{name} cannot be read as an image: {why}.") from error
 
 
+def check_header(path: Path) -> None:
+    """Opens a file as an image without decoding it.
+
+    Raises:
+        DataError: naming the file, when it is missing, no image, or too large.
+    """
+    try:
+        if path.exists() and not path.is_file():
+            raise OSError("it is not a file")
+        with path.open("rb") as file:
+            Image.init()
+            known = [name for name in FORMATS if name in Image.OPEN]
+            with Image.open(file, formats=known) as image:
+                pixels = image.width * image.height
+    except FileNotFoundError as error:
+        raise DataError(f"There is no image file {path}.") from error
+    except UnidentifiedImageError as error:
+        raise DataError(
+            f"{path} is not an image that can be read ({', '.join(FORMATS)})."
+        ) from error
+    except Exception as error:  # as in `open_image`
+        why = str(error) or type(error).__name__
+        raise DataError(f"{path} cannot be read as an image: {why}.") from error
+    if pixels > MAX_PIXELS:
+        raise DataError(f"{path} claims more than {MAX_PIXELS:,} pixels; refused.")
+
+
 def _content(path: Path) -> bytes:
     # A pipe would block, and a device never ends.
     if path.exists() and not path.is_file():

@@ -4,6 +4,8 @@ import os
 import secrets
 from pathlib import Path
 
+from shotfit.errors import DataError
+
 
 def write_atomically(path: Path, text: str) -> None:
     """As `write_bytes_atomically`, in UTF-8 and with the line ends that `text` has."""
@@ -29,3 +31,15 @@ def write_bytes_atomically(path: Path, content: bytes) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def write_result(path: Path, content: bytes, *, overwrite: bool) -> None:
+    """Writes a file that a command was asked for; the same content may be there already.
+
+    Raises:
+        DataError: when a file with other content is there and not `overwrite`.
+        OSError: when it cannot be written.
+    """
+    if path.is_file() and not overwrite and path.read_bytes() != content:
+        raise DataError(f"{path} is there with other content: --overwrite replaces it.")
+    write_bytes_atomically(path, content)

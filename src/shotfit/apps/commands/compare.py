@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from shotfit.apps import tables
+from shotfit.apps import options, tables
 
 
 def compare(
@@ -19,6 +19,7 @@ def compare(
     results: tables.Results = tables.DEFAULT_RESULTS,
     form: tables.Format = "terminal",
     out: tables.Out = None,
+    overwrite: options.Overwrite = False,
     where: tables.Where = None,
 ) -> None:
     """Whether one method is above another: paired differences, intervals and corrected p-values.
@@ -33,4 +34,4 @@ def compare(
     records = tables.read_records(results, where or [])
     if not records:
         raise DataError(f"There is no finished record in {results}; `shotfit bench` makes them.")
-    tables.show(compare_report(runs_of(records), methods), form, out)
+    tables.show(compare_report(runs_of(records), methods), form, out, overwrite=overwrite)

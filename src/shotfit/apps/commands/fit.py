@@ -144,6 +144,7 @@ def fit(
         float,
         typer.Option(metavar="SECONDS", min=0, help="Time between two checkpoints; 0 for none."),
     ] = 60.0,
+    overwrite: options.Overwrite = False,
     config: options.ConfigFile = None,
     device: options.Device = None,
     root: options.Root = None,
@@ -213,6 +214,8 @@ def fit(
         keep_predictions=keep_predictions,
         on_interrupt=on_interrupt,
         published_scores=bool(chosen.published_scores),
+        # What is there was to be replaced by the fit that goes on.
+        overwrite=overwrite or resume,
     )
     asked().save(found.folder / "config.yaml")
     if as_json:

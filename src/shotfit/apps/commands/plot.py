@@ -5,7 +5,7 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from shotfit.apps import tables
+from shotfit.apps import options, tables
 from shotfit.errors import DataError, UsageError, unknown_name
 
 Shown = TypeVar("Shown")
@@ -22,6 +22,7 @@ def plot(
         ),
     ],
     out: Annotated[Path, typer.Option(help="The figure: .png, .svg or .pdf.")],
+    overwrite: options.Overwrite = False,
     results: tables.Results = tables.DEFAULT_RESULTS,
     where: tables.Where = None,
     across: Annotated[
@@ -53,7 +54,7 @@ def plot(
             figure = comparison.ranking(group, metric)
         else:
             figure = comparison.base_novel_scatter(group)
-    print(f"Wrote {save(figure, out)}")
+    print(f"Wrote {save(figure, out, overwrite=overwrite)}")
 
 
 def _only(protocols: dict[str, Shown]) -> Shown:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from shotfit.apps import tables
+from shotfit.apps import options, tables
 
 
 def table(
@@ -19,6 +19,7 @@ def table(
     results: tables.Results = tables.DEFAULT_RESULTS,
     form: tables.Format = "terminal",
     out: tables.Out = None,
+    overwrite: options.Overwrite = False,
     where: tables.Where = None,
     across: Annotated[
         str | None,
@@ -56,7 +57,7 @@ def table(
         report = runs_report(records)
     else:
         report = suite_report(records, shifted=name == "shifted-suite")
-    tables.show(report, form, out)
+    tables.show(report, form, out, overwrite=overwrite)
 
 
 def _list() -> None:

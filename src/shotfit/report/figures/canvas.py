@@ -1,9 +1,11 @@
 """Figures of matplotlib, without a window system, and their files."""
 
+import io
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shotfit.errors import UsageError
+from shotfit.system.files import write_result
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,17 +35,23 @@ def new_figure(width: float, height: float) -> "Figure":
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def save(figure: "Figure", path: Path) -> Path:
+def save(figure: "Figure", path: Path, *, overwrite: bool = True) -> Path:
     """Writes a figure as the file name's ending says (png, svg, pdf); the path.
 
     Raises:
+        DataError: for a file with other content, unless `overwrite`.
         UsageError: for an ending that cannot be written, or a folder that cannot.
     """
     # The name of the version that drew a PNG would change the file, and no pixel of it.
     metadata = {"Software": None} if path.suffix.lower() == ".png" else None
+    drawn = io.BytesIO()
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=160, metadata=metadata)
-    except (OSError, ValueError) as error:
+        ending = path.suffix.removeprefix(".") or "png"
+        figure.savefig(drawn, dpi=160, metadata=metadata, format=ending)
+    except ValueError as error:
+        raise UsageError(f"Cannot write the figure {path}: {error}") from error
+    try:
+        write_result(path, drawn.getvalue(), overwrite=overwrite)
+    except OSError as error:
         raise UsageError(f"Cannot write the figure {path}: {error}") from error
     return path

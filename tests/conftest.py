@@ -195,7 +195,8 @@ def checkpoint(tmp_path_factory):
     tokenizer.post_processor = processors.TemplateProcessing(
         single="<s> $A </s>", special_tokens=[("<s>", 998), ("</s>", 999)]
     )
-    PreTrainedTokenizerFast(tokenizer_object=tokenizer).save_pretrained(folder)
+    special = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "</s>", "unk_token": "<unk>"}
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special).save_pretrained(folder)
     facts = {"size": {"shortest_edge": 32}, "crop_size": {"height": 32, "width": 32}}
     (folder / "preprocessor_config.json").write_text(json.dumps(facts))
     return folder

@@ -82,6 +82,7 @@ OUTSIDE = {
     "numpy": "data evaluation measure predicting estimator report runtime export",
     "sklearn": "estimator",
     "onnx": "export",
+    "peft": "export",
     "onnxruntime": "runtime export",
     "tokenizers": "runtime",
     "PIL": "data",

@@ -123,6 +123,20 @@ def _write_image_graph(method: Method, path: Path, options: OnnxOptions) -> None
     write_graph(ImageGraph(method), {"pixels": pixels}, path, dynamic=options.batch is None)
     if options.int8:
         _round_to_int8(path)
+    else:
+        _weights_beside(path)
+
+
+def _weights_beside(path: Path) -> None:
+    """Moves the weights into a file of their own, which onnxruntime maps into memory: from within
+    the graph it copies them twice."""
+    import onnx
+
+    beside = f"{path.name}.data"
+    graph = onnx.load(path)
+    path.unlink()
+    onnx.save(graph, path, save_as_external_data=True, location=beside)
+    path.with_name(beside).chmod(0o644)
 
 
 def _write_text(method: Method, folder: Path, options: OnnxOptions) -> TextRules | None:
@@ -145,6 +159,8 @@ def _write_text(method: Method, folder: Path, options: OnnxOptions) -> TextRules
         ) from error
     if options.int8:
         _round_to_int8(folder / TEXT)
+    else:
+        _weights_beside(folder / TEXT)
     _write_tokenizer(method, folder / TOKENIZER)
     facts = get_family(backbone.family).text_rules(backbone.tokenizer)
     return TextRules(
@@ -166,9 +182,10 @@ def _round_to_int8(path: Path) -> None:
     """Matrix products in 8 bits: weights rounded once with a scale for each output, activations in
     every pass with one scale (onnxruntime's dynamic quantization)."""
     from onnxruntime.quantization import QuantType, quantize_dynamic
+    from onnxruntime.quantization.shape_inference import quant_pre_process
 
     exact = path.with_suffix(".exact.onnx")
-    path.rename(exact)
+    quant_pre_process(path, exact, skip_optimization=True, skip_symbolic_shape=True)
     quantize_dynamic(
         exact,
         path,

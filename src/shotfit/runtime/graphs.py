@@ -88,6 +88,9 @@ class Graphs:
         options.log_severity_level = 3  # errors
         if self.threads is not None:
             options.intra_op_num_threads = self.threads
+        if self.manifest.int8:
+            # Weights packed anew for the processor would take their memory twice.
+            options.add_session_config_entry("session.disable_prepacking", "1")
         path = self.folder / name
         try:
             return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])

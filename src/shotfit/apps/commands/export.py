@@ -1,4 +1,4 @@
-"""shotfit export onnx"""
+"""shotfit export onnx | merged | peft"""
 
 import json
 from pathlib import Path
@@ -9,17 +9,18 @@ import typer
 from shotfit.apps import options
 
 app = typer.Typer(
-    help="Write a saved classifier for other programs: ONNX.",
+    help="Write a saved classifier for other programs: ONNX, transformers, PEFT.",
     no_args_is_help=True,
 )
 
 Model = Annotated[str, typer.Argument(help="A saved classifier.")]
+Out = Annotated[Path, typer.Argument(help="The folder to write.")]
 
 
 @app.command()
 def onnx(
     model: Model,
-    out: Annotated[Path, typer.Argument(help="The folder to write.")],
+    out: Out,
     batch: Annotated[
         int | None, typer.Option(min=1, help="Images that it takes at once. [default: any number]")
     ] = None,
@@ -58,3 +59,47 @@ def onnx(
     for name, size in found.sizes.items():
         print(f"{size / 1e6:10.2f} MB  {found.folder / name}")
     print(f"Scores lie within {found.difference:.1e} of PyTorch's, as cosines, on images of noise.")
+
+
+@app.command()
+def merged(model: Model, out: Out, backbone: options.SavedBackbone = None) -> None:
+    """The tuned encoders as a plain transformers checkpoint, for pipelines and other programs.
+
+    It answers by names alone: the rows of a second stage are no part of it.
+
+    Examples:
+
+      shotfit export merged pets pets-clip
+
+      shotfit export merged pets pets-clip --backbone ./clip
+    """
+    from shotfit.apps.pretrained import confirmed
+    from shotfit.classifier import FewShotClassifier
+    from shotfit.export.merged import export_merged
+
+    classifier = FewShotClassifier.from_pretrained(model, backbone=confirmed(model, backbone))
+    found = export_merged(classifier, out)
+    print(f"{found.folder}: unit embeddings lie within {found.difference:.1e} of the classifier's.")
+    print(f"Its names were trained in hypothesis_template={found.template!r}.")
+
+
+@app.command()
+def peft(model: Model, out: Out, backbone: options.SavedBackbone = None) -> None:
+    """LayerNorm tuning or LoRA as an adapter that PeftModel.from_pretrained loads.
+
+    Examples:
+
+      shotfit export peft pets pets-adapter
+
+      shotfit export peft pets pets-adapter --backbone ./clip
+    """
+    from shotfit.apps.pretrained import confirmed
+    from shotfit.classifier import FewShotClassifier
+    from shotfit.export.adapter import export_peft
+
+    classifier = FewShotClassifier.from_pretrained(model, backbone=confirmed(model, backbone))
+    found = export_peft(classifier, out)
+    print(
+        f"{found.folder}: {found.kind}, unit embeddings within {found.difference:.1e} of the "
+        "classifier's."
+    )

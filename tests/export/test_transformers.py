@@ -72,7 +72,7 @@ def test_peft_loads_the_adapter(method, kind, checkpoint, tmp_path):
         theirs = F.normalize(loaded.get_image_features(pixel_values=pixels).pooler_output, dim=-1)
         plain = Backbone.from_pretrained(str(checkpoint)).encode_image(pixels)
     assert (own - theirs).abs().max() <= 1e-5
-    assert (own - F.normalize(plain, dim=-1)).abs().max() > 1e-4
+    assert (own - F.normalize(plain, dim=-1)).abs().max() > 3e-5
 
 
 def test_bitfit_is_no_peft_adapter(checkpoint, tmp_path):

@@ -101,6 +101,12 @@ def read_checkpoint(name: str, folder: Path) -> tuple[Any, Any]:
     if model is not None and (folder / "tokenizer.json").is_file():
         _check_tokenizer(folder)
         return model, LaterTokenizer(name, folder)
+    return read_transformers(name, folder)
+
+
+def read_transformers(name: str, folder: Path) -> tuple[Any, Any]:
+    """The model and the tokenizer in a folder as objects of transformers, for who wants to save
+    them; errors as `read_checkpoint`."""
     return _read_model(name, folder), _read_tokenizer(name, folder)
 
 
@@ -119,6 +125,11 @@ class LaterTokenizer:
             DataError: when it cannot be read.
         """
         return self._read(texts)
+
+    @property
+    def backend_tokenizer(self) -> Any:
+        """The tokenizer of the tokenizers library, as transformers' own have it."""
+        return self._read.backend_tokenizer
 
     @cached_property
     def _read(self) -> Any:

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from shotfit.backbone import Backbone
-from shotfit.backbone.hub import find_checkpoint, read_checkpoint, read_image_spec
+from shotfit.backbone.hub import find_checkpoint, read_image_spec, read_transformers
 from shotfit.classifier import FewShotClassifier
 from shotfit.errors import DataError, UsageError
 from shotfit.methods.base import Method
@@ -66,7 +66,7 @@ def read_pretrained(classifier: FewShotClassifier) -> Pretrained:
     """
     own = classifier.method.backbone
     folder = find_checkpoint(own.name, own.revision or None)
-    model, tokenizer = read_checkpoint(own.name, folder)
+    model, tokenizer = read_transformers(own.name, folder)
     backbone = Backbone.from_model(model, tokenizer, read_image_spec(folder), name=own.name)
     return Pretrained(model, backbone, folder)
 

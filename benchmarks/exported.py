@@ -192,7 +192,8 @@ def page(facts: dict[str, Any]) -> str:
         tower = sum(size for name, size in sizes.items() if name.startswith("image.onnx"))
         speed = [facts["images_per_second"][n][kind] for n in ("1", "2")]
         lines.append(
-            f"| {kind} | {start['seconds']:.2f} s | {start['processor']:.2f} | {start['peak_bytes'] / 1e6:.0f} MB | "
+            f"| {kind} | {start['seconds']:.2f} s | {start['processor']:.2f} | "
+            f"{start['peak_bytes'] / 1e6:.0f} MB | "
             f"{f'{tower / 1e6:.0f} MB' if tower else '-'} | "
             f"{speed[0]:.1f} | {speed[1]:.1f} |"
         )

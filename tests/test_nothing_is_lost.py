@@ -3,10 +3,14 @@
 import json
 import os
 import shutil
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from conftest import shapes_dataset
 
+from shotfit.apps.commands.add_classes import add_classes
+from shotfit.apps.commands.remove_classes import remove_classes
 from shotfit.apps.rescue import save_somewhere
 from shotfit.backbone.hub import find_checkpoint
 from shotfit.classifier import FewShotClassifier
@@ -193,3 +197,24 @@ def test_a_table_and_a_figure_take_the_place_of_nothing_else(tmp_path, shotfit):
     assert figure.read_text() == "my drawing"
     save(drawing, figure)
     assert "<svg" in figure.read_text()
+
+
+def test_classes_that_are_added_at_once_are_all_there(fitted, tmp_path, monkeypatch):
+    """Each reads, adds and saves, the reading slow: the last to save has what the others added."""
+    folder = fitted.save_pretrained(tmp_path / "saved")
+    load = FewShotClassifier.from_pretrained
+
+    def slow(*arguments, **options):
+        loaded = load(*arguments, **options)
+        time.sleep(0.1)
+        return loaded
+
+    monkeypatch.setattr(FewShotClassifier, "from_pretrained", slow)
+    names = ["cyan", "teal", "pink"]
+    with ThreadPoolExecutor(max_workers=3) as threads:
+        done = [threads.submit(add_classes, folder, [name], None, None) for name in names]
+        done.append(threads.submit(remove_classes, folder, [fitted.classes[0]], None, None))
+        assert [one.result() for one in done] == [None] * 4
+    classes = load(folder).classes
+    assert classes[:2] == fitted.classes[1:] and sorted(classes[2:]) == sorted(names)
+    assert list(tmp_path.iterdir()) == [folder]

@@ -1,8 +1,13 @@
-"""The pretrained model that a saved classifier refers to, with a question where one is due."""
+"""A saved classifier that a command is to use or change, with a question where one is due."""
 
 import sys
+from pathlib import Path
 
 import typer
+
+from shotfit.system.locks import WriterLock
+
+WAIT_SECONDS = 300.0
 
 
 def confirmed(classifier: str, given: str | None) -> str | None:
@@ -27,3 +32,13 @@ def confirmed(classifier: str, given: str | None) -> str | None:
             raise
         return refusal.model
     return None
+
+
+def changed_alone(classifier: Path) -> WriterLock:
+    """Held while a saved classifier is read, changed and saved again, so that of two commands at
+    once the second starts from what the first has saved.
+
+    Raises:
+        DataError: when another command has it for minutes.
+    """
+    return WriterLock(classifier.expanduser().resolve(), wait=WAIT_SECONDS)

@@ -19,21 +19,27 @@ class WriterLock:
     A lock file lies beside it meanwhile. Where the file system has no locks, nobody is kept out.
     """
 
-    def __init__(self, path: Path) -> None:
-        """Takes the lock.
+    def __init__(self, path: Path, *, wait: float = 0) -> None:
+        """Takes the lock, after waiting up to so many seconds for it.
 
         Raises:
             DataError: when another process has it.
         """
         self._lock = FileLock(f"{path}.lock", thread_local=False)
         try:
-            self._lock.acquire(blocking=False)
+            self._lock.acquire(timeout=wait)
         except Timeout:
             raise DataError(f"{path} is being written by another process.") from None
         except OSError as error:
             if error.errno not in NO_LOCKS:
                 raise
             self._remove()
+
+    def __enter__(self) -> "WriterLock":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
 
     def release(self) -> None:
         """Lets others write; a second call changes nothing."""

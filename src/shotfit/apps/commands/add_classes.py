@@ -26,19 +26,22 @@ def add_classes(
 
     Nothing is trained.
     """
-    from shotfit.apps.pretrained import confirmed
+    from shotfit.apps.pretrained import changed_alone, confirmed
     from shotfit.classifier import FewShotClassifier
 
-    classifier = FewShotClassifier.from_pretrained(model, backbone=confirmed(str(model), backbone))
-    alone = [name for name in names if "=" not in name]
-    shown = dict(_name_and_folder(name) for name in names if "=" in name)
-    if len(alone) + len(shown) < len(names):
-        raise UsageError("Give all images of a class in one folder or pattern.")
-    if shown:
-        classifier.add_classes(shown)
-    if alone:
-        classifier.add_classes(alone)
-    folder = classifier.save_pretrained(out or model)
+    with changed_alone(model):
+        classifier = FewShotClassifier.from_pretrained(
+            model, backbone=confirmed(str(model), backbone)
+        )
+        alone = [name for name in names if "=" not in name]
+        shown = dict(_name_and_folder(name) for name in names if "=" in name)
+        if len(alone) + len(shown) < len(names):
+            raise UsageError("Give all images of a class in one folder or pattern.")
+        if shown:
+            classifier.add_classes(shown)
+        if alone:
+            classifier.add_classes(alone)
+        folder = classifier.save_pretrained(out or model)
     print(f"{folder} now has {len(classifier.classes)} classes.")
 
 

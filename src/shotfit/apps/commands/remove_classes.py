@@ -15,10 +15,13 @@ def remove_classes(
     backbone: options.SavedBackbone = None,
 ) -> None:
     """Make a saved classifier stop answering with classes; add-classes brings them back."""
-    from shotfit.apps.pretrained import confirmed
+    from shotfit.apps.pretrained import changed_alone, confirmed
     from shotfit.classifier import FewShotClassifier
 
-    classifier = FewShotClassifier.from_pretrained(model, backbone=confirmed(str(model), backbone))
-    classifier.remove_classes(names)
-    folder = classifier.save_pretrained(out or model)
+    with changed_alone(model):
+        classifier = FewShotClassifier.from_pretrained(
+            model, backbone=confirmed(str(model), backbone)
+        )
+        classifier.remove_classes(names)
+        folder = classifier.save_pretrained(out or model)
     print(f"{folder} now has {len(classifier.classes)} classes.")

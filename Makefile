@@ -75,6 +75,13 @@ bench-speed: setup
 
 # How many cached views the second stage needs; keeps what is done and goes on when run again. Some
 # 40 minutes of one core.
+.PHONY: trust-study
+# What levels, probabilities, refusals, sets and expected accuracies are worth; keeps what is done and
+# goes on when run again, anew for another embedded model. Some two hours of one core.
+trust-study: setup
+	@$(RUN) PYTHONPATH=benchmarks "$(BIN)/python" -m trust $(ARGS)
+	@$(RUN) PYTHONPATH=benchmarks "$(BIN)/python" -m trust --write
+
 .PHONY: views-study
 views-study: setup
 	@$(RUN) "$(BIN)/python" benchmarks/views.py

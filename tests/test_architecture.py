@@ -38,7 +38,7 @@ ROOMS = """
     run_log
     experiment
     card saved_settings saved_assessment shots_assessment
-    observers saving bench timed_plan measure known_classes
+    observers saving bench timed_plan measure outside_task known_classes
     learning predicting
     classifier report
     estimator export
@@ -59,7 +59,7 @@ ONLY = {
 DATA = """
     template addresses names
     images
-    dataset image_files web
+    dataset image_files web thumbnails
     task transforms checks shifts image_hashes
     benchmark
     fewshot_lists difficulty prefetch
@@ -74,8 +74,8 @@ DATA = """
 # Who may load which package of others; one that is not here is a new dependency, and fails.
 OUTSIDE = {
     "torch": """system data backbone layers methods training evaluation recipe plan presets
-        pace adaptation experiment observers saving bench timed_plan measure saved_assessment
-        shots_assessment known_classes predicting classifier export apps""",
+        pace adaptation experiment observers saving bench timed_plan measure outside_task
+        saved_assessment shots_assessment known_classes predicting classifier export apps""",
     "transformers": "backbone",
     "huggingface_hub": "backbone saving apps",
     "safetensors": "backbone training saving",

@@ -1,0 +1,1 @@
+"""Can answers be trusted? Levels, probabilities, refusals, sets and expected accuracy, measured."""

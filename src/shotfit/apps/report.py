@@ -1,0 +1,214 @@
+"""What `shotfit report` does: gathers what is known of a classifier, and writes the page."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shotfit.apps.expectation import expectation_lines, weakest_classes
+from shotfit.classifier import FewShotClassifier
+from shotfit.data.dataset import Dataset
+from shotfit.data.thumbnails import thumbnail
+from shotfit.evaluation.evaluation import Evaluation
+from shotfit.evaluation.reliability import confidences, reliability
+from shotfit.measure import Watch
+from shotfit.outside_task import drift
+from shotfit.report.classifier_page import Mistake, PageFacts, classifier_page
+from shotfit.saved_settings import read_settings
+from shotfit.saving import EVALUATION, RECORD, read_provenance
+from shotfit.system.files import write_atomically
+
+MISTAKES = 12
+PAIRS = 4
+FEW = 5
+"""Test images of a class from which on it is compared with the untouched model."""
+SAMPLE = 200
+"""Images that are answered once more among words, to see how many those take."""
+
+
+def write_report(
+    folder: Path,
+    classifier: FewShotClassifier,
+    data: Dataset | None,
+    out: Path,
+    watch: Watch | None = None,
+) -> Path:
+    """Writes the page of a saved classifier, scored on `data` where there is some, else with what
+    was found right after its fit.
+
+    Raises:
+        DataError: as `FewShotClassifier.evaluate`.
+    """
+    found = None if data is None else classifier.evaluate(data, watch=watch)
+    plain = _saved_evaluation(folder) if found is None else found.plain()
+    record = json.loads(read_provenance(folder).get(RECORD, b"{}"))
+    images = {} if data is None else {e.key: e.image for e in (*data.test, *data.train, *data.val)}
+    facts = PageFacts(
+        title=f"{folder.resolve().name}: {len(classifier.classes)} classes",
+        about=_about(classifier, record),
+        stages=_stages(classifier, record),
+        evaluation=plain,
+        reliability=() if found is None else _bins(found),
+        mistakes=() if found is None else _mistakes(found, images),
+        expected=() if classifier.expected is None else expectation_lines(classifier.expected),
+        outside=_outside(classifier, found, images),
+        advice=_advice(classifier, plain),
+        environment=_environment(folder, record),
+    )
+    write_atomically(out, classifier_page(facts))
+    return out
+
+
+def _saved_evaluation(folder: Path) -> dict[str, Any] | None:
+    path = folder / EVALUATION
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+
+def _about(classifier: FewShotClassifier, record: Mapping[str, Any]) -> list[tuple[str, str]]:
+    experiment = classifier.experiment
+    named = [
+        str(experiment.data[key])
+        for key in ("name", "folder", "path", "file")
+        if key in experiment.data
+    ]
+    data = ", ".join(named) or experiment.source or "images from Python"
+    stages = " then ".join(stage.method for stage in experiment.recipe.stages)
+    counts = " then ".join(f"{count:,}" for count in record.get("trainable_parameters", ()))
+    origins = [kind for _, kind in classifier.known.classes.origins]
+    trained = origins.count("trained")
+    rule = "levels fitted on the shots" if classifier.rule == "fitted" else "as published"
+    cost = record.get("cost", {})
+    pairs = [
+        ("pretrained model", experiment.backbone),
+        ("data", data),
+        ("shots of each class", f"{experiment.shots or 'all images'}, seed {experiment.seed}"),
+        ("stages", stages),
+        ("trained parameters", counts or "none"),
+        ("classes", f"{trained} trained on images, {len(origins) - trained} added later"),
+        ("scores", rule),
+    ]
+    if "seconds" in cost:
+        pairs.append(("fit", f"{cost['seconds']:.0f} s, {cost['iterations']:.0f} updates"))
+    return pairs
+
+
+def _stages(
+    classifier: FewShotClassifier, record: Mapping[str, Any]
+) -> dict[str, list[tuple[float, float]]]:
+    methods = [stage.method for stage in classifier.experiment.recipe.stages]
+    found: dict[str, list[tuple[float, float]]] = {}
+    for stage, iteration, loss, _ in record.get("curve", ()):
+        name = f"Stage {int(stage) + 1}: {methods[int(stage)]}"
+        found.setdefault(name, []).append((iteration, loss))
+    return found
+
+
+def _bins(found: Evaluation) -> list[tuple[int, float, float]]:
+    bins = reliability(*confidences(found.logits, found.labels))
+    return [(one.count, one.confidence, one.accuracy) for one in bins]
+
+
+def _mistakes(found: Evaluation, images: Mapping[str, Any]) -> list[Mistake]:
+    """The wrong answers that were given with the highest probabilities."""
+    sure, right = confidences(found.logits, found.labels)
+    order = [int(place) for place in np.argsort(-sure) if not right[place]]
+    return [
+        Mistake(
+            picture=thumbnail(images[found.keys[place]]),
+            name=found.names[found.labels[place]],
+            answer=found.names[found.answers[place]],
+            probability=float(sure[place]),
+            image=found.keys[place],
+        )
+        for place in order[:MISTAKES]
+    ]
+
+
+def _outside(
+    classifier: FewShotClassifier, found: Evaluation | None, images: Mapping[str, Any]
+) -> list[str]:
+    sample = [] if found is None else [images[key] for key in found.keys[:SAMPLE]]
+    moved = drift(classifier, sample)
+    if moved is None:
+        return ["The method is bound to the classes it was trained on."]
+    lines = [
+        f"The embeddings of {moved.words} words that are no classes have a mean cosine of "
+        f"{moved.cosine:.2f} with those before training; {moved.most_moved!r} moved most "
+        f"({moved.least_cosine:.2f})."
+    ]
+    if moved.images:
+        lines.append(
+            f"With all these words among the classes, {moved.taken} of {moved.images} test images "
+            "would be answered with one of them."
+        )
+    return lines
+
+
+def _advice(classifier: FewShotClassifier, plain: Mapping[str, Any] | None) -> list[str]:
+    lines = [] if plain is None else [*_confused(plain), *_worse_than_untrained(plain)]
+    expected = classifier.expected
+    weak = [] if expected is None else weakest_classes(expected, 3)
+    if weak:
+        lines.append(
+            f"More images help most of {', '.join(repr(one.name) for one in weak)}: shots of these "
+            "that were held out were answered wrongly most often."
+        )
+    if plain is not None and plain["images"] < 100:
+        lines.append(f"{plain['images']} test images tell little: see the width of the interval.")
+    return lines
+
+
+def _confused(plain: Mapping[str, Any]) -> list[str]:
+    names = [one["name"] for one in plain["classes"]]
+    counts = np.array(plain["confusion"])
+    both = np.triu(counts + counts.T, 1)
+    order = np.argsort(-both, axis=None, kind="stable")[:PAIRS]
+    lines = []
+    for place in order:
+        one, other = divmod(int(place), len(names))
+        if both[one, other] < 2:
+            break
+        total = int(counts[one].sum() + counts[other].sum())
+        worse = one if counts[one, other] >= counts[other, one] else other
+        lines.append(
+            f"{names[one]!r} and {names[other]!r} are confused ({both[one, other]} of {total} "
+            f"images): better names, or more images of {names[worse]!r}."
+        )
+    return lines
+
+
+def _worse_than_untrained(plain: Mapping[str, Any]) -> list[str]:
+    worse = [
+        one["name"]
+        for one in plain["classes"]
+        if one["trained"]
+        and one["zero_shot"] is not None
+        and one["accuracy"] is not None
+        and one["accuracy"]["images"] >= FEW
+        and one["zero_shot"]["percent"] > one["accuracy"]["interval"][1]
+    ]
+    if not worse:
+        return []
+    return [
+        f"The untouched model knows {', '.join(map(repr, worse))} better: look whether their "
+        "training images show what they should."
+    ]
+
+
+def _environment(folder: Path, record: Mapping[str, Any]) -> list[tuple[str, str]]:
+    settings = read_settings(folder)
+    pairs = [(key, str(value)) for key, value in record.get("environment", {}).items()]
+    pairs += [(name, f"sha256 {digest}") for name, digest in settings["files"].items()]
+    pairs += [
+        ("pretrained model", f"fingerprint {settings['backbone_fingerprint']}"),
+        ("shots", record.get("split_hash", "")),
+        ("run", record.get("id", "")),
+    ]
+    return [(key, value) for key, value in pairs if value]
+
+
+def default_target(folder: Path) -> Path:
+    """Where the page is written unless another place is given."""
+    return folder / "report.html"

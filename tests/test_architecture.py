@@ -61,7 +61,7 @@ DATA = """
     images
     dataset image_files web thumbnails
     task transforms checks shifts image_hashes
-    benchmark
+    benchmark image_looks
     fewshot_lists difficulty prefetch
     decoded
     support_set holdout

@@ -2,10 +2,9 @@
 
 import json
 from collections.abc import Mapping
+from itertools import combinations
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from shotfit.apps.expectation import expectation_lines, weakest_classes
 from shotfit.classifier import FewShotClassifier
@@ -113,7 +112,8 @@ def _bins(found: Evaluation) -> list[tuple[int, float, float]]:
 def _mistakes(found: Evaluation, images: Mapping[str, Any]) -> list[Mistake]:
     """The wrong answers that were given with the highest probabilities."""
     sure, right = confidences(found.logits, found.labels)
-    order = [int(place) for place in np.argsort(-sure) if not right[place]]
+    wrong = [place for place in range(len(sure)) if not right[place]]
+    order = sorted(wrong, key=lambda place: -sure[place])
     return [
         Mistake(
             picture=thumbnail(images[found.keys[place]]),
@@ -162,19 +162,20 @@ def _advice(classifier: FewShotClassifier, plain: Mapping[str, Any] | None) -> l
 
 def _confused(plain: Mapping[str, Any]) -> list[str]:
     names = [one["name"] for one in plain["classes"]]
-    counts = np.array(plain["confusion"])
-    both = np.triu(counts + counts.T, 1)
-    order = np.argsort(-both, axis=None, kind="stable")[:PAIRS]
+    counts = plain["confusion"]
+    both = {
+        (one, other): counts[one][other] + counts[other][one]
+        for one, other in combinations(range(len(names)), 2)
+    }
     lines = []
-    for place in order:
-        one, other = divmod(int(place), len(names))
-        if both[one, other] < 2:
+    for (one, other), wrong in sorted(both.items(), key=lambda item: -item[1])[:PAIRS]:
+        if wrong < 2:
             break
-        total = int(counts[one].sum() + counts[other].sum())
-        worse = one if counts[one, other] >= counts[other, one] else other
+        total = sum(counts[one]) + sum(counts[other])
+        worse = one if counts[one][other] >= counts[other][one] else other
         lines.append(
-            f"{names[one]!r} and {names[other]!r} are confused ({both[one, other]} of {total} "
-            f"images): better names, or more images of {names[worse]!r}."
+            f"{names[one]!r} and {names[other]!r} are confused ({wrong} of {total} images): better "
+            f"names, or more images of {names[worse]!r}."
         )
     return lines
 

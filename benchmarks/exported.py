@@ -116,7 +116,7 @@ def speeds(found: dict[str, Path], threads: int) -> dict[str, float]:
     runs = {"pytorch": lambda: scorer(torch.from_numpy(pixels)).logits.numpy()}
     for kind in KINDS[1:]:
         classifier = ExportedClassifier.load(found[kind], threads=threads)
-        graphs, matrix = classifier.graphs, classifier.matrix
+        graphs, matrix = classifier.encoder, classifier.matrix
         runs[kind] = lambda graphs=graphs, matrix=matrix: matrix.scores(graphs.features(pixels))
     times: dict[str, list[float]] = {kind: [] for kind in runs}
     for number in range(ROUNDS + 1):

@@ -42,6 +42,7 @@ ROOMS = """
     learning predicting
     classifier report
     estimator export
+    serve
     apps
 """
 # Rooms that see less than all that is below them: what they hold is made from values alone.
@@ -79,9 +80,14 @@ OUTSIDE = {
     "transformers": "backbone",
     "huggingface_hub": "backbone saving apps",
     "safetensors": "backbone training saving",
-    "numpy": "data evaluation measure predicting estimator report runtime export",
+    "numpy": "data evaluation measure predicting estimator report runtime export serve",
     "sklearn": "estimator",
     "onnx": "export",
+    "fastapi": "serve",
+    "starlette": "serve",
+    "pydantic": "serve",
+    "prometheus_client": "serve",
+    "uvicorn": "apps",
     "peft": "export",
     "onnxruntime": "runtime export",
     "tokenizers": "runtime",

@@ -125,6 +125,23 @@ def check_header(path: Path) -> None:
         raise DataError(f"{path} claims more than {MAX_PIXELS:,} pixels; refused.")
 
 
+def pixels_of(content: bytes, name: str) -> int:
+    """The pixels that an image file claims to have, read from its header.
+
+    Raises:
+        DataError: for bytes that are no image of the `FORMATS`.
+    """
+    try:
+        with _opened(content) as image:
+            return image.width * image.height
+    except UnidentifiedImageError as error:
+        raise DataError(
+            f"{name} is not an image that can be read ({', '.join(FORMATS)})."
+        ) from error
+    except Exception as error:
+        raise DataError(f"{name} claims what cannot be: {error}.") from error
+
+
 def _content(path: Path) -> bytes:
     # A pipe would block, and a device never ends.
     if path.exists() and not path.is_file():

@@ -3,26 +3,50 @@
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from shotfit.data.images import ImageSource, open_image
 from shotfit.data.names import check_names
-from shotfit.data.transforms import prepare
-from shotfit.runtime.class_matrix import ClassMatrix
+from shotfit.data.transforms import ImageSpec, prepare
+from shotfit.errors import UsageError
+from shotfit.runtime.class_matrix import ClassMatrix, ClassRow
 from shotfit.runtime.graphs import Graphs
 from shotfit.runtime.manifest import CLASSES, Manifest
 
 BATCH = 16
 
 
+class Encoder(Protocol):
+    """What makes features of images, and rows of names."""
+
+    @property
+    def image_spec(self) -> ImageSpec:
+        """How images are prepared."""
+        ...
+
+    @property
+    def takes_names(self) -> bool:
+        """Whether a class can be added by its name alone."""
+        ...
+
+    def features(self, pixels: np.ndarray) -> np.ndarray:
+        """Features (batch, f) of pixels (batch, 3, size, size)."""
+        ...
+
+    def class_row(self, name: str) -> ClassRow:
+        """The row of a class that is known by its name alone."""
+        ...
+
+
 class ExportedClassifier:
     """A classifier that `shotfit export onnx` wrote. It may be asked by several threads at once:
     each answer is of one version of the classes, whatever changes meanwhile."""
 
-    def __init__(self, graphs: Graphs, matrix: ClassMatrix, folder: Path) -> None:
-        self.graphs = graphs
+    def __init__(self, encoder: Encoder, matrix: ClassMatrix, folder: Path | None) -> None:
+        """`folder` is where `save` writes, None for nowhere."""
+        self.encoder = encoder
         self.matrix = matrix
         self.folder = folder
         self._changing = threading.Lock()
@@ -78,9 +102,9 @@ class ExportedClassifier:
         Raises:
             DataError: for an image that cannot be read.
         """
-        spec = self.graphs.manifest.image
+        spec = self.encoder.image_spec
         pixels = [prepare(open_image(image), spec) for image in images]
-        return self.graphs.features(np.stack(pixels))
+        return self.encoder.features(np.stack(pixels))
 
     def add_classes(self, names: Sequence[str]) -> None:
         """Adds classes that have no images, by name; a trained one that was removed comes back.
@@ -90,7 +114,7 @@ class ExportedClassifier:
             UsageError: when there is no text tower to embed a name.
         """
         check_names(names)
-        embed = None if self.graphs.manifest.text is None else self.graphs.class_row
+        embed = self.encoder.class_row if self.encoder.takes_names else None
         self._change(lambda matrix: matrix.with_added(names, embed))
 
     def remove_classes(self, names: Sequence[str]) -> None:
@@ -110,6 +134,14 @@ class ExportedClassifier:
             UsageError: for a name that is not among the classes.
         """
         (features,) = self.features([image])
+        self.correct_features(features, name)
+
+    def correct_features(self, features: np.ndarray, name: str) -> None:
+        """As `correct`, for an image whose features (f,) are known.
+
+        Raises:
+            UsageError: for a name that is not among the classes.
+        """
         self._change(lambda matrix: matrix.corrected(features, name))
 
     def save(self) -> None:
@@ -117,7 +149,10 @@ class ExportedClassifier:
 
         Raises:
             OSError: when the file cannot be written.
+            UsageError: when it came from no exported folder.
         """
+        if self.folder is None:
+            raise UsageError("These classes came from no exported folder to save them in.")
         with self._changing:
             self.matrix.write(self.folder / CLASSES)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from shotfit.data.transforms import ImageSpec
 from shotfit.errors import DataError, UsageError
 from shotfit.runtime.class_matrix import ClassRow
 from shotfit.runtime.manifest import IMAGE, TEXT, TOKENIZER, Manifest, TextRules
@@ -26,6 +27,16 @@ class Graphs:
         self.folder = folder
         self.manifest = manifest
         self.threads = threads
+
+    @property
+    def image_spec(self) -> ImageSpec:
+        """How images are prepared."""
+        return self.manifest.image
+
+    @property
+    def takes_names(self) -> bool:
+        """Whether there is a text tower."""
+        return self.manifest.text is not None
 
     def features(self, pixels: np.ndarray) -> np.ndarray:
         """Features (batch, f) of pixels (batch, 3, size, size)."""

@@ -1,0 +1,205 @@
+"""The routes: predict, list and change classes, health, readiness, metrics."""
+
+import hmac
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Annotated, Any
+
+from fastapi import Depends, FastAPI, File, Header, Path, Query, Request, Response, UploadFile
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from shotfit import __version__
+from shotfit.errors import DataError, UsageError
+from shotfit.runtime import ExportedClassifier
+from shotfit.serve.limits import Limits
+from shotfit.serve.service import Service
+from shotfit.serve.settings import Settings
+from shotfit.serve.uploads import Refused, from_address, from_base64
+
+PIXEL = (
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5E"
+    "rkJggg=="
+)
+
+
+class JsonImage(BaseModel):
+    """One image: its bytes in base64, or an address where the server allows that."""
+
+    base64: str | None = None
+    url: str | None = None
+    name: str = "image"
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> "JsonImage":
+        if (self.base64 is None) == (self.url is None):
+            raise ValueError("an image has either base64 or url")
+        return self
+
+
+class JsonImages(BaseModel):
+    """Images in JSON."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"images": [{"base64": PIXEL, "name": "dot.png"}], "top": 3}]
+        }
+    )
+    images: list[JsonImage] = Field(min_length=1)
+    top: int = Field(1, ge=1)
+
+
+class Names(BaseModel):
+    """Names of classes."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"names": ["zebra", "polar bear"]}]})
+    names: list[str] = Field(min_length=1)
+
+
+class Answer(BaseModel):
+    """A class and its probability."""
+
+    model_config = ConfigDict(populate_by_name=True)
+    name: str = Field(alias="class", examples=["cat"])
+    probability: float = Field(examples=[0.93])
+
+
+class Result(BaseModel):
+    """The answers for an image, most likely first."""
+
+    image: str = Field(examples=["photo.jpg"])
+    answers: list[Answer]
+
+
+class Predictions(BaseModel):
+    """What images are, by which version of the classes."""
+
+    version: int = Field(examples=[3])
+    results: list[Result]
+
+
+class KnownClass(BaseModel):
+    """A class, and whether it was trained on images or is known by its name."""
+
+    name: str = Field(examples=["zebra"])
+    known_by: str = Field(examples=["name"])
+
+
+class Classes(BaseModel):
+    """The classes that are answered with."""
+
+    version: int = Field(examples=[4])
+    classes: list[KnownClass]
+
+
+Top = Annotated[int, Query(ge=1, description="Answers for each image.")]
+
+
+def make_app(classifier: ExportedClassifier, settings: Settings | None = None) -> FastAPI:
+    """The application of one classifier."""
+    settings = settings or Settings()
+    service = Service(classifier, settings)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        await service.start()
+        yield
+        await service.stop()
+
+    app = FastAPI(title="ShotFit", version=__version__, lifespan=lifespan)
+    app.add_middleware(Limits, settings=settings, metrics=service.metrics)  # type: ignore[arg-type]
+    app.add_exception_handler(Refused, _refused)
+    app.add_exception_handler(DataError, _unusable)
+    app.add_exception_handler(UsageError, _unusable)
+    _add_predictions(app, service)
+    _add_classes(app, service)
+    _add_state(app, service)
+    return app
+
+
+def _add_predictions(app: FastAPI, service: Service) -> None:
+    @app.post("/predict", response_model=Predictions, tags=["predict"])
+    async def predict(files: Annotated[list[UploadFile], File()], top: Top = 1) -> Any:
+        """Classify images that are uploaded as files."""
+        images = [(file.filename or "image", await file.read()) for file in files]
+        return await service.predict(images, top)
+
+    @app.post("/predict/json", response_model=Predictions, tags=["predict"])
+    async def predict_json(request: JsonImages) -> Any:
+        """Classify images in base64 or, where that is allowed, at addresses."""
+        images = [(image.name, await _content(image, service)) for image in request.images]
+        return await service.predict(images, request.top)
+
+
+async def _content(image: JsonImage, service: Service) -> bytes:
+    import asyncio
+
+    if image.base64 is not None:
+        return from_base64(image.base64)
+    return await asyncio.to_thread(from_address, image.url or "", service.settings)
+
+
+def _add_classes(app: FastAPI, service: Service) -> None:
+    def allowed(authorization: Annotated[str | None, Header()] = None) -> None:
+        expected = service.settings.token
+        if expected is None:
+            raise Refused(403, "This server was started without a token; its classes are fixed.")
+        scheme, _, given = (authorization or "").partition(" ")
+        # Compared in constant time: how long it takes says nothing about how much is right.
+        right = hmac.compare_digest(given.strip().encode(), expected.encode())
+        if scheme.lower() != "bearer" or not right:
+            raise Refused(401, "Changes of classes need the header 'Authorization: Bearer TOKEN'.")
+
+    guarded: dict[str, Any] = {
+        "response_model": Classes,
+        "tags": ["classes"],
+        "dependencies": [Depends(allowed)],
+    }
+
+    @app.get("/classes", response_model=Classes, tags=["classes"])
+    async def classes() -> Any:
+        """The classes that are answered with, and how each is known."""
+        return service.classes()
+
+    @app.post("/classes", **guarded)
+    async def add(names: Names) -> Any:
+        """Add classes by their names alone."""
+        return await service.add(names.names)
+
+    @app.delete("/classes/{name}", **guarded)
+    async def remove(name: Annotated[str, Path()]) -> Any:
+        """Stop answering with a class."""
+        return await service.remove([name])
+
+    @app.post("/classes/{name}/images", **guarded)
+    async def correct(name: Annotated[str, Path()], file: Annotated[UploadFile, File()]) -> Any:
+        """Say that an image is of this class."""
+        return await service.correct((file.filename or "image", await file.read()), name)
+
+
+def _add_state(app: FastAPI, service: Service) -> None:
+    @app.get("/health", tags=["state"])
+    async def health() -> dict[str, str]:
+        """The process is alive."""
+        return {"status": "ok"}
+
+    @app.get("/ready", tags=["state"])
+    async def ready() -> Response:
+        """The model is loaded and answers."""
+        status = 200 if service.ready else 503
+        return JSONResponse({"ready": service.ready, **service.classes()}, status)
+
+    @app.get("/metrics", tags=["state"])
+    async def metrics() -> Response:
+        """What was counted, as Prometheus reads it."""
+        return Response(service.metrics.text(), media_type="text/plain; version=0.0.4")
+
+
+async def _refused(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, Refused)
+    headers = {"WWW-Authenticate": "Bearer"} if error.status == 401 else None
+    return JSONResponse({"error": str(error)}, error.status, headers)
+
+
+async def _unusable(request: Request, error: Exception) -> JSONResponse:
+    return JSONResponse({"error": str(error)}, 422)

@@ -1,0 +1,219 @@
+"""A real server in a process of its own: answers, limits, and classes that change under load."""
+
+import asyncio
+import base64
+import io
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+import uuid
+from pathlib import Path
+
+import aiohttp
+import pytest
+from conftest import shapes_dataset
+
+from shotfit.classifier import FewShotClassifier
+from shotfit.export.onnx import export_onnx
+from shotfit.recipe import named_recipe
+from shotfit.runtime import ExportedClassifier
+
+TOKEN = "a secret"
+IMAGES = [example.image for example in shapes_dataset().test[:6]]
+
+
+def png(image):
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+class Server:
+    """`shotfit serve` on a free port."""
+
+    def __init__(self, folder, *options):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self.url = f"http://127.0.0.1:{port}"
+        words = ["-m", "shotfit", "serve", folder, "--port", port, "--threads", "1", *options]
+        source = str(Path(__file__).parents[2] / "src")
+        self.process = subprocess.Popen(
+            [sys.executable, *map(str, words)], env={**os.environ, "PYTHONPATH": source}
+        )
+        end = time.monotonic() + 120
+        while self.get("/ready")[0] != 200:
+            assert self.process.poll() is None and time.monotonic() < end
+            time.sleep(0.1)
+
+    def ask(self, method, path, body=None, **headers):
+        request = urllib.request.Request(self.url + path, body, headers, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return answer.status, answer.read()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read()
+        except OSError as error:
+            return 0, str(error).encode()
+
+    def get(self, path):
+        return self.ask("GET", path)
+
+    def post(self, path, value, token=None):
+        headers = {"Content-Type": "application/json"}
+        headers |= {"Authorization": f"Bearer {token}"} if token else {}
+        status, body = self.ask("POST", path, json.dumps(value).encode(), **headers)
+        return status, json.loads(body)
+
+    def upload(self, path, files, field="files", token=None):
+        edge = uuid.uuid4().hex
+        parts = [
+            f'--{edge}\r\nContent-Disposition: form-data; name="{field}"; filename="{name}"\r\n'
+            "Content-Type: image/png\r\n\r\n".encode()
+            + content
+            + b"\r\n"
+            for name, content in files
+        ]
+        headers = {"Content-Type": f"multipart/form-data; boundary={edge}"}
+        headers |= {"Authorization": f"Bearer {token}"} if token else {}
+        body = b"".join(parts) + f"--{edge}--\r\n".encode()
+        status, answer = self.ask("POST", path, body, **headers)
+        return status, json.loads(answer)
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait(timeout=30)
+
+
+@pytest.fixture(scope="module")
+def classifier(checkpoint):
+    recipe = named_recipe("2sfs", iters_per_shot=3)
+    return FewShotClassifier(str(checkpoint), recipe).fit(shapes_dataset(4), shots=2)
+
+
+@pytest.fixture(scope="module")
+def exported(classifier, tmp_path_factory):
+    return export_onnx(classifier, tmp_path_factory.mktemp("serve") / "onnx").folder
+
+
+@pytest.fixture(scope="module")
+def server(exported):
+    limits = ["--max-images", "4", "--max-bytes", "100000", "--max-pixels", "10000"]
+    limits += ["--max-requests", "1001"]
+    server = Server(exported, "--token", TOKEN, "--save", *limits)
+    yield server
+    server.stop()
+
+
+def test_it_answers_as_the_classifier(server, classifier):
+    files = [(f"{number}.png", png(image)) for number, image in enumerate(IMAGES[:4])]
+    status, found = server.upload("/predict?top=2", files)
+    assert status == 200 and found["version"] == 1
+    for result, image in zip(found["results"], IMAGES, strict=False):
+        expected = dict(zip(classifier.classes, classifier.predict_proba(image), strict=True))
+        best = result["answers"]
+        assert len(best) == 2 and best[0]["class"] == max(expected, key=expected.get)
+        for answer in best:
+            assert answer["probability"] == pytest.approx(expected[answer["class"]], abs=1e-4)
+    text = base64.b64encode(files[0][1]).decode()
+    status, same = server.post("/predict/json", {"images": [{"base64": text}], "top": 2})
+    assert status == 200
+    for one, other in zip(
+        same["results"][0]["answers"], found["results"][0]["answers"], strict=True
+    ):
+        assert one["class"] == other["class"]
+        # In another batch the last digits differ.
+        assert one["probability"] == pytest.approx(other["probability"], abs=1e-5)
+
+
+def test_what_is_beyond_a_limit_has_its_status(server):
+    one = png(IMAGES[0])
+    assert server.upload("/predict", [("a", one)] * 5)[0] == 413
+    assert server.upload("/predict", [("a", one + bytes(200_000))])[0] == 413
+    assert server.upload("/predict", [("a", png(IMAGES[0].resize((101, 100))))])[0] == 413
+    status, refused = server.upload("/predict", [("bad.png", one[:-30])])
+    assert status == 422 and "bad.png" in refused["error"]
+    assert server.post("/predict/json", {"images": [{"base64": "?"}]})[0] == 422
+    assert server.post("/predict/json", {"images": [{}]})[0] == 422
+    url = {"images": [{"url": "http://127.0.0.1:1/a.png"}]}
+    assert server.post("/predict/json", url)[0] == 403
+    assert server.get("/nothing")[0] == 404
+
+
+def test_classes_change_for_who_has_the_token(server, exported):
+    before = server.post("/classes", {"names": ["orange"]})
+    assert before[0] == 401
+    assert server.post("/classes", {"names": ["orange"]}, "wrong")[0] == 401
+    status, found = server.post("/classes", {"names": ["orange"]}, TOKEN)
+    assert status == 200 and found["version"] == 2
+    assert found["classes"][-1] == {"name": "orange", "known_by": "name"}
+    image = [("a.png", png(IMAGES[0]))]
+    assert server.upload("/predict", image)[1]["version"] == 2
+    correct = server.upload("/classes/orange/images", image, "file", TOKEN)
+    assert correct[0] == 200 and correct[1]["version"] >= 2
+    assert ExportedClassifier.load(exported).matrix.version == correct[1]["version"]
+    header = {"Authorization": f"Bearer {TOKEN}"}
+    assert server.ask("DELETE", "/classes/orange", **header)[0] == 200
+    assert server.ask("DELETE", "/classes/orange", **header)[0] == 422
+    assert "orange" not in [row["name"] for row in json.loads(server.get("/classes")[1])["classes"]]
+
+
+def test_metrics_and_the_description(server):
+    server.upload("/predict", [("a.png", png(IMAGES[0]))])
+    text = server.get("/metrics")[1].decode()
+    assert 'shotfit_requests_total{path="/predict",status="200"}' in text
+    assert "shotfit_batch_images_bucket" in text and "shotfit_classes_version" in text
+    described = json.loads(server.get("/openapi.json")[1])
+    assert described["components"]["schemas"]["JsonImages"]["examples"][0]["images"]
+    assert server.get("/health") == (200, b'{"status":"ok"}')
+
+
+def test_no_request_is_lost_while_a_class_is_added(server):
+    """A thousand requests, in the middle of which a class comes and goes."""
+    text = base64.b64encode(png(IMAGES[0])).decode()
+    before = json.loads(server.get("/classes")[1])["version"]
+
+    async def flood():
+        answers = []
+        async with aiohttp.ClientSession(server.url) as session:
+
+            async def one():
+                body = {"images": [{"base64": text}], "top": 10}
+                async with session.post("/predict/json", json=body) as answer:
+                    answers.append((answer.status, await answer.json()))
+
+            async def change():
+                while len(answers) < 300:
+                    await asyncio.sleep(0.01)
+                header = {"Authorization": f"Bearer {TOKEN}"}
+                names = {"names": ["yellow pear"]}
+                async with session.post("/classes", json=names, headers=header) as answer:
+                    assert answer.status == 200
+
+            await asyncio.gather(change(), *(one() for _ in range(1000)))
+        return answers
+
+    answers = asyncio.run(flood())
+    assert [status for status, _ in answers] == [200] * 1000
+    versions = {found["version"] for _, found in answers}
+    assert versions == {before, before + 1}
+    for _, found in answers:
+        names = {answer["class"] for answer in found["results"][0]["answers"]}
+        assert ("yellow pear" in names) == (found["version"] == before + 1)
+
+
+def test_a_saved_classifier_is_served_by_pytorch(classifier, tmp_path):
+    classifier.save_pretrained(tmp_path / "saved")
+    server = Server(tmp_path / "saved")
+    try:
+        status, found = server.upload("/predict", [("a.png", png(IMAGES[0]))])
+        assert status == 200
+        assert found["results"][0]["answers"][0]["class"] == classifier.predict(IMAGES[0])
+        assert server.post("/classes", {"names": ["pear"]}, TOKEN)[0] == 403
+    finally:
+        server.stop()

@@ -20,6 +20,8 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+from shotfit.averages import Proportion
+
 RESULTS = Path("results/mutation/sample.json")
 PAGE = Path("docs/mutation.md")
 KILLED, SURVIVED, TIMEOUT, UNTESTED = "killed", "survived", "timeout", "no test"
@@ -139,6 +141,8 @@ def page(values: dict) -> str:
         rows.append(_row(module, Counter(counts)))
     rows.append(_row("**all**", total))
     tried = sum(total.values())
+    alive = Proportion(total[SURVIVED] + total[UNTESTED], tried)
+    low, high = alive.interval
     done = "all of these were tried"
     if tried < values["sample"]:
         done = f"**only {tried} of these have been tried so far**, module by module in this order"
@@ -162,7 +166,8 @@ make mutation ARGS="run"    # all of them, some hours of two cores
 
 The modules are those whose numbers everything else rests on (`[tool.mutmut]` in `pyproject.toml`).
 Of {values["mutants"]} mutants, {values["sample"]} were drawn with seed {values["seed"]}; {done}.
-A timeout counts as noticed: an endless loop fails its
+{alive.right} survived, {alive.percent:.1f} % (95 % interval {low:.1f} to {high:.1f} %),
+those that change nothing among them. A timeout counts as noticed: an endless loop fails its
 test. mutmut leaves out functions with a decorator other than `staticmethod` and `classmethod`,
 which here are properties, context managers and `evaluate`, and code outside functions; messages of
 exceptions are left out on purpose.

@@ -25,6 +25,8 @@ def test_the_table_counts_what_no_test_noticed():
     assert "- `averages`, the same\n  ```diff\n  - a\n  + b\n  ```" in page
     assert "- `report.tables`, **not looked at yet**" in page
     assert "all of these were tried" in page
+    # Wilson's interval of 2 of 8.
+    assert "2 survived, 25.0 % (95 % interval 7.1 to 59.1 %)" in page
     assert "only 8 of these" in mutation.page({**VALUES, "sample": 240})
 
 

@@ -112,12 +112,12 @@ golden: setup
 	@cd "$(SOURCE)" && PYTHONPATH=tests:src "$(BIN)/python" tests/golden_curves.py $(NAME)
 
 RECORDS := results/suite
-SUITE := "$(BIN)/shotfit" bench --datasets suite --shots 4 --seeds 1 2 3 --setting base_to_novel --results $(RECORDS)
+SUITE := "$(BIN)/shotfit" bench --datasets suite --shots 4 --seeds 1 2 3 --setting base-to-novel --results $(RECORDS)
 
 COMPARE := "$(BIN)/shotfit" bench --datasets digits interface activities food --shots 4 --seeds 1 2 3 \
 	-o training.precision=bf16 --results $(RECORDS)
 EVERY := every 2sfs 2sfs:lora 2sfs:coop 2sfs:ivlp
-SHARED := --setting all_to_all --budget shared --iters-per-shot 100
+SHARED := --setting all-to-all --budget shared --iters-per-shot 100
 
 .PHONY: suite docs comparison
 comparison: setup

@@ -61,7 +61,7 @@ DATA = """
     template addresses names
     images
     dataset image_files web thumbnails
-    task transforms checks shifts image_hashes
+    task transforms checks shifts image_hashes broken
     benchmark image_looks
     fewshot_lists difficulty prefetch
     decoded
@@ -92,6 +92,7 @@ OUTSIDE = {
     "onnxruntime": "runtime export",
     "tokenizers": "runtime",
     "PIL": "data",
+    "pillow_heif": "data",
     "yaml": "config apps",
     "filelock": "system",
     "ray": "system",

@@ -100,7 +100,7 @@ def test_predict_evaluate_and_add_classes(shotfit, model, photos, tmp_path):
     rows = [json.loads(line) for line in out.splitlines()]
     assert code == 0
     assert len(rows) == 20
-    assert set(rows[0]) == {"image", "answers"}
+    assert set(rows[0]) == {"image", "class", "probability", "answers"}
     one = photos / "test" / "red" / "0.png"
     code, out, _ = shotfit("predict", model, one, "--classes", "purple,orange", "--top", 5)
     assert "purple (" in out

@@ -13,7 +13,7 @@ import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import yaml
 
@@ -115,6 +115,42 @@ def _check_shape(text: str) -> None:
         depth -= isinstance(event, yaml.CollectionEndEvent)
         if depth > MAX_DEPTH:
             raise ValueError(f"its values are nested more than {MAX_DEPTH} deep")
+
+
+class Option(NamedTuple):
+    """What people may be told of an option."""
+
+    name: str
+    default: Any
+    values: str
+    """The type or the values that it takes."""
+
+
+def options_of(config: Any) -> list[Option]:
+    """The options of a config with the values that it has, in order."""
+    hints = typing.get_type_hints(type(config), include_extras=True)
+    return [
+        Option(part.name, getattr(config, part.name), _values(hints[part.name]))
+        for part in dataclasses.fields(config)
+    ]
+
+
+def _values(hint: Any) -> str:
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Annotated:
+        musts = ", ".join(
+            must.be.removeprefix("be ").replace("not be", "not") for must in arguments[1:]
+        )
+        return f"{_values(arguments[0])}, {musts}"
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join("none" if one is type(None) else _values(one) for one in arguments)
+    if origin is typing.Literal:
+        return " | ".join(map(str, arguments))
+    if origin in (tuple, list):
+        return f"list of {_values(arguments[0])}"
+    return {int: "whole number", float: "number", bool: "true | false", str: "text"}.get(
+        hint, getattr(hint, "__name__", str(hint))
+    )
 
 
 def digest(values: Any, length: int = 12) -> str:

@@ -88,8 +88,10 @@ class Experiment:
     images, among their own names, the run is measured as well."""
 
     def __post_init__(self) -> None:
-        # One model has one name, or two runs of one experiment would have two identities.
+        # One model has one name, and one setting one spelling, or two runs of one experiment would
+        # have two identities.
         object.__setattr__(self, "backbone", hub_id(self.backbone))
+        object.__setattr__(self, "setting", self.setting.replace("-", "_"))
 
     @property
     def id(self) -> str:

@@ -22,13 +22,13 @@ from shotfit.evaluation.assessment import Assessment
 from shotfit.evaluation.evaluation import Evaluation
 from shotfit.experiment import Announce, Experiment, pick_device, run, task_facts, task_of
 from shotfit.methods.base import Method
-from shotfit.observers.progress import fit_progress, show_plan
+from shotfit.observers.progress import fit_progress, show_note, show_plan
 from shotfit.plan import PlannedStage, plan
 from shotfit.recipe import Recipe
 from shotfit.records import Record
 from shotfit.shots_assessment import Inspection
 from shotfit.system.interrupts import Interrupt, Terminated, noticed_interrupt
-from shotfit.timed_plan import chosen_recipe, timed_plan
+from shotfit.timed_plan import chosen_recipe, timed_plan, unsuited
 from shotfit.training.checkpoint import EVERY, Checkpoints
 from shotfit.training.loop import TrainStep
 
@@ -166,6 +166,8 @@ class Learner(ABC):
                 kept.keep("history", _Kept(self.history))
             elif resume:
                 raise UsageError("To resume, name the folder of the checkpoint: checkpoint=...")
+            if verbose:
+                show_note(unsuited(experiment.backbone, dataset))
             timed = None
             if kept is not None and kept.found is not None and self.minutes is not None:
                 chosen = from_dict(Recipe, kept.found.identity["option"]["recipe"])

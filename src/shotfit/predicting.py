@@ -1,6 +1,7 @@
 """Predicting as Python asks for it: images of any kind in, names and probabilities out."""
 
 import contextlib
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Any, Literal
@@ -19,6 +20,7 @@ from shotfit.evaluation.decisions import Refusal, Sets
 from shotfit.evaluation.expected import Expected
 from shotfit.evaluation.inference import PredictedBatch, predict_batches
 from shotfit.evaluation.scoring import Scorer
+from shotfit.evaluation.unknown_names import spelled_otherwise
 from shotfit.known_classes import KnownClasses
 from shotfit.methods.base import Method
 
@@ -75,6 +77,7 @@ class Predicting(ABC):
             DataError: for an image that cannot be read.
             UsageError: for what holds no images, and for a rate that the shots cannot tell.
         """
+        self.warn_of_spelling(classnames or ())
         scorer = self.scorer(classnames)
         refusal = None if reject is None else Refusal(scorer, reject)
         found, single = images_of(images, fetch_urls=fetch_urls)
@@ -156,6 +159,15 @@ class Predicting(ABC):
             reduced=reduced,
             loading=loading,
         )
+
+    def warn_of_spelling(self, classnames: Sequence[str]) -> None:
+        """Warns where a trained class is asked for in another spelling, and so is not asked for."""
+        for name, trained in spelled_otherwise(classnames, self.method.trained_names):
+            warnings.warn(
+                f"{name!r} is scored by its name alone: the class that was trained is spelt "
+                f"{trained!r}.",
+                stacklevel=3,
+            )
 
     @property
     def rule(self) -> Literal["fitted", "published"]:

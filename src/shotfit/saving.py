@@ -45,7 +45,7 @@ from shotfit.system.folders import (
     readable_as_its_folder,
     recover,
 )
-from shotfit.system.paths import file_inside
+from shotfit.system.paths import file_inside, mistyped_folder
 
 CARD = "README.md"
 # The embeddings of the classes: what the rest of the folder gives anyway, and only saves the text
@@ -340,6 +340,9 @@ def _read_tensors(folder: Path, name: str) -> dict[str, torch.Tensor]:
 
 
 def _download(name: str, revision: str | None) -> Path:
+    mistyped = mistyped_folder(name)
+    if mistyped is not None:
+        raise DataError(f"There is no saved classifier {name!r}. {mistyped}")
     import huggingface_hub
     from huggingface_hub.errors import HFValidationError
 

@@ -3,12 +3,15 @@
 import dataclasses
 import math
 import time
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
 
-from shotfit.backbone import Backbone
+from shotfit.backbone import EMBEDDED, Backbone
 from shotfit.data.checks import check_split
+from shotfit.data.dataset import Dataset
+from shotfit.data.image_files import is_photograph
 from shotfit.data.prefetch import Loading
 from shotfit.data.task import Task
 from shotfit.errors import UsageError
@@ -21,6 +24,9 @@ from shotfit.experiment import (
 from shotfit.pace import Deadline, expected_seconds, measure_pace, strongest_within
 from shotfit.presets import PRESETS, get_preset
 from shotfit.recipe import Recipe, named_recipe
+
+USUAL = "openai/clip-vit-base-patch16"
+"""The model of the papers' tables."""
 
 
 def chosen_recipe(
@@ -42,6 +48,19 @@ def chosen_recipe(
     if preset is not None:
         return get_preset(preset).on(device)
     return method if isinstance(method, Recipe) else named_recipe(method or "2sfs")
+
+
+def unsuited(backbone: str, dataset: Dataset) -> str | None:
+    """What to say where photographs are to be learned with a model that has never seen one."""
+    images = [example.image for example in dataset.train]
+    photographs = sum(isinstance(image, Path) and is_photograph(image.name) for image in images)
+    if backbone not in EMBEDDED or 2 * photographs <= len(images):
+        return None
+    return (
+        f"{backbone}, the embedded model, has seen drawn icons only and knows nothing of "
+        f"photographs. A CLIP that does: --backbone {USUAL} (`shotfit list-backbones` shows "
+        "more, and which are here)."
+    )
 
 
 class TimedPlan(NamedTuple):

@@ -1,6 +1,7 @@
 """Predictions of many images: found, streamed, interrupted and resumed, in 8 bits, on Ray."""
 
 import contextlib
+import csv
 import errno
 import json
 import os
@@ -22,6 +23,7 @@ from shotfit.apps import cli
 from shotfit.apps.predict import on_ray, output_file, stream
 from shotfit.apps.predict.output_file import PredictionFile
 from shotfit.apps.predict.predictor import Predictor, Question
+from shotfit.apps.predict.summary import Summary
 from shotfit.backbone import Backbone
 from shotfit.backbone.int8 import Int8Linear, exact_levels, quantize
 from shotfit.classifier import FewShotClassifier
@@ -333,6 +335,7 @@ WRITER = """
 import sys, time
 from pathlib import Path
 from shotfit.apps.predict.output_file import PredictionFile
+from shotfit.apps.predict.summary import Summary
 with PredictionFile(Path(sys.argv[1]), {"top": 1}) as file:
     file.write([{"image": "1.png", "answers": []}])
     file._file.write(b'{"image": "2.p')
@@ -679,3 +682,82 @@ def test_on_ray_rows_are_the_same_and_a_lost_replica_is_survived(model, tmp_path
     for found, known in zip(rows, expected, strict=True):
         assert found.get("error") == known.get("error")
         assert found.get("answers") == known.get("answers")
+
+
+# Tables, and what it comes to
+
+
+@pytest.mark.parametrize(("suffix", "separator"), [(".csv", ","), (".tsv", "\t"), (".CSV", ",")])
+def test_a_table_says_what_the_lines_say(shotfit, model, images, tmp_path, suffix, separator):
+    lines, table = tmp_path / "rows.jsonl", tmp_path / f"rows{suffix}"
+    assert shotfit("predict", model, images, "--out", lines)[0] == 0
+    assert shotfit("predict", model, images, "--out", table)[0] == 0
+    rows = read(lines)
+    with table.open(encoding="utf-8", newline="") as file:
+        found = list(csv.DictReader(file, delimiter=separator))
+    assert list(found[0]) == ["image", "class", "probability"]
+    assert [(row["image"], row["class"], float(row["probability"])) for row in found] == [
+        (row["image"], row["class"], row["probability"]) for row in rows
+    ]
+    assert all(row["class"] == row["answers"][0]["class"] for row in rows)
+
+
+def test_a_table_has_columns_for_what_is_asked(shotfit, model, images, tmp_path):
+    strange = images / "0" / 'a,"b".png'
+    strange.write_text("no image")
+    out = tmp_path / "rows.csv"
+    code, _, err = shotfit("predict", model, images, "--top", 2, "--out", out, "--skip-broken")
+    assert code == 0
+    with out.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["image", "class", "probability", "rank", "error"]
+    assert [row["rank"] for row in rows if row["image"] == str(images / "0" / "00.png")] == [
+        "1",
+        "2",
+    ]
+    (broken,) = [row for row in rows if row["error"]]
+    assert broken["image"] == str(strange) and not broken["class"]
+    assert f"1 could not be read and have no answer: {strange}" in err
+
+
+def test_another_ending_is_refused_before_anything_is_done(shotfit, model, images, tmp_path):
+    code, _, err = shotfit("predict", model, images, "--out", tmp_path / "answers.xlsx")
+    assert code == 2
+    assert ".csv, .tsv, .jsonl, .parquet" in err
+    assert not list(tmp_path.glob("answers*"))
+
+
+def answer(image, name, probability):
+    best = {"class": name, "probability": probability}
+    return {"image": image, **best, "answers": [best]}
+
+
+def test_the_summary_counts_by_hand():
+    summary = Summary()
+    summary.add([answer(f"{n}.png", "cat", p) for n, p in enumerate((0.2, 0.9, 0.95))])
+    summary.add([answer("4.png", "dog", 0.4999), {"image": "5.png", "error": "broken"}])
+    summary.add([{**answer("6.png", "dog", 0.9), "refused": True}])
+    assert str(summary).splitlines() == [
+        "6 images: 3 cat, 1 dog",
+        "Probability of the answer: half of them with at least 90%, 2 below 50%.",
+        "1 fit none of the classes.",
+        "1 could not be read and have no answer: 5.png",
+    ]
+    for number in range(12):
+        summary.add([answer("x.png", f"class {number}", 1.0)])
+    assert "4 of 4 other classes" in str(summary)
+
+
+def test_the_summary_of_a_resumed_file_counts_all_of_it(shotfit, model, images, tmp_path):
+    out = tmp_path / "rows.csv"
+    (images / "1" / "04.png").write_text("no image")
+    assert shotfit("predict", model, images, "--out", out, "--batch-size", 2)[0] == 3
+    code, _, err = shotfit("predict", model, images, "--out", out, "--skip-broken")
+    assert code == 0
+    assert f"{len(list_images(images))} images:" in err
+    assert "images:" not in shotfit("predict", model, images, "--quiet", "--skip-broken")[2]
+
+
+def test_a_trained_class_in_another_spelling_is_not_asked_for(shotfit, model, images):
+    with pytest.warns(UserWarning, match="'Red' is scored by its name alone.*'red'"):
+        shotfit("predict", model, images, "--classes", "Red,blue")

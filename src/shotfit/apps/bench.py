@@ -63,7 +63,7 @@ def show_plan(
         table.add_row(
             # As plain text: markup in a name would be interpreted.
             Text(printable(dataset_name(experiment))),
-            experiment.setting,
+            experiment.setting.replace("_", "-"),
             str(experiment.shots),
             str(experiment.seed),
             Text(printable(experiment.backbone)),
@@ -180,8 +180,9 @@ def method_name(experiment: Experiment) -> str:
 
 def describe(experiment: Experiment) -> str:
     """A run in one line."""
+    setting = experiment.setting.replace("_", "-")
     return (
-        f"{dataset_name(experiment)} {method_name(experiment)} {experiment.setting} "
+        f"{dataset_name(experiment)} {method_name(experiment)} {setting} "
         f"{experiment.shots} shots, seed {experiment.seed}, {experiment.backbone}"
     )
 

@@ -4,6 +4,7 @@ import importlib
 import os
 import pkgutil
 import sys
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -46,12 +47,24 @@ def _register() -> None:
     for info in pkgutil.iter_modules(commands.__path__):
         module = importlib.import_module(f"{commands.__name__}.{info.name}")
         name = info.name.replace("_", "-")
+        examples = getattr(module, "EXAMPLES", ())
         group = getattr(module, "app", None)
         if group is not None:
+            for command in group.registered_commands:
+                words = (
+                    f"shotfit {name} {command.name or getattr(command.callback, '__name__', '')} "
+                )
+                command.epilog = _epilog([line for line in examples if line.startswith(words)])
             app.add_typer(group, name=name)
         else:
             kind = getattr(module, "command_class", None)
-            app.command(name, cls=kind)(getattr(module, info.name))
+            app.command(name, cls=kind, epilog=_epilog(examples))(getattr(module, info.name))
+
+
+def _epilog(examples: Sequence[str]) -> str:
+    """The end of a command's help. A blank line between the examples, since within a paragraph line
+    breaks are spaces."""
+    return "\n\n".join(["Examples:", *examples])
 
 
 _register()

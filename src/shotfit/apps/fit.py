@@ -16,6 +16,7 @@ from shotfit.apps.expectation import expectation_lines
 from shotfit.apps.rescue import save_somewhere
 from shotfit.classifier import FewShotClassifier
 from shotfit.config import to_dict
+from shotfit.data.broken import without_broken
 from shotfit.data.checks import check_openable
 from shotfit.data.dataset import Dataset
 from shotfit.data.holdout import hold_out
@@ -28,15 +29,18 @@ from shotfit.experiment import Experiment, run, task_facts, task_of
 from shotfit.methods.base import Method
 from shotfit.observers.counting import counting
 from shotfit.observers.profiling import Profile
-from shotfit.observers.progress import fit_progress, show_plan
+from shotfit.observers.progress import fit_progress, show_note, show_plan
 from shotfit.records import Record
 from shotfit.saving import EVALUATION, PREDICTIONS, check_target
 from shotfit.shots_assessment import Inspection
 from shotfit.system.interrupts import Interrupt, Terminated, noticed_interrupt
-from shotfit.timed_plan import timed_plan
+from shotfit.timed_plan import timed_plan, unsuited
 from shotfit.training.checkpoint import EVERY, FILE, Checkpoints, checkpoint_folder
 from shotfit.training.execution import determinism
 from shotfit.training.loop import TrainStep
+
+SHOWN = 5
+"""Images that are named of those left out."""
 
 
 @dataclass
@@ -97,6 +101,8 @@ class Fit:
     profile: Profile | None
     expected: Expected | None = None
     """How good held-out shots say it is; None where none could be held out."""
+    skipped: tuple[str, ...] = ()
+    """Why the images that were left out cannot be read."""
 
 
 def fit_and_save(
@@ -107,6 +113,7 @@ def fit_and_save(
     keeping: Keeping | None = None,
     loading: Loading | None = None,
     deterministic: bool = False,
+    skip_broken: bool = False,
     device: str | None,
     root: str | None,
     quiet: bool,
@@ -129,6 +136,11 @@ def fit_and_save(
     """
     check_target(out, overwrite=overwrite)
     dataset = load_dataset(experiment.source, root=root, **experiment.data)
+    skipped: tuple[str, ...] = ()
+    if skip_broken:
+        dataset, skipped = without_broken(dataset)
+    if not quiet:
+        show_note(unsuited(experiment.backbone, dataset))
     if experiment.fewshot is None:
         dataset = hold_out(dataset, experiment.shots, experiment.seed)
     check_openable(dataset.test)
@@ -199,7 +211,7 @@ def fit_and_save(
         (folder / EVALUATION).write_text(text, encoding="utf-8")
         if keep_predictions:
             write_predictions(evaluation, folder / PREDICTIONS)
-    return Fit(to_dict(record), folder, evaluation, recording, classifier.expected)
+    return Fit(to_dict(record), folder, evaluation, recording, classifier.expected, skipped)
 
 
 def show_fit(found: Fit, timing: Timing | None) -> None:
@@ -223,6 +235,9 @@ def show_fit(found: Fit, timing: Timing | None) -> None:
     what = "Unfinished, interrupted after" if record["status"] == "interrupted" else "Fitted in"
     made = f"({counts} trained parameters), saved in {found.folder}"
     print(f"{what} {seconds:.1f} s{foreseen} {made}")
+    if found.skipped:
+        more = "" if len(found.skipped) <= SHOWN else f" … ({len(found.skipped) - SHOWN} more)"
+        print(f"Left out {len(found.skipped):,} images: {' '.join(found.skipped[:SHOWN])}{more}")
     if record["status"] == "interrupted":
         print(f"To finish it: {resume_command(found.folder)}")
     if found.profile is not None:

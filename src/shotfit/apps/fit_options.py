@@ -50,6 +50,7 @@ class FitOptions:
     image_memory: int | str | None = None
     image_disk: int | str | None = None
     full_size: bool | None = None
+    skip_broken: bool | None = None
     published_scores: bool | None = None
 
     @classmethod
@@ -111,7 +112,7 @@ class FitOptions:
             "shots": experiment.shots,
             "seed": experiment.seed,
             "backbone": experiment.backbone,
-            "setting": experiment.setting,
+            "setting": experiment.setting.replace("_", "-"),
             "budget": recipe.budget,
         }
         # What has no effect would be refused when the file is read again.

@@ -11,12 +11,14 @@ from typing import Any
 
 import torch
 
+from shotfit.backbone.cached import cached_models
 from shotfit.backbone.clip_modules import read_clip
 from shotfit.backbone.families import get_family
 from shotfit.config import from_dict
 from shotfit.data.transforms import ImageSpec
 from shotfit.errors import DataError, UsageError
 from shotfit.system.parsing import parse_json
+from shotfit.system.paths import mistyped_folder
 
 EMBEDDED = {"iconclip": Path(__file__).parent.parent / "assets" / "iconclip"}
 """Models inside the package, by name."""
@@ -46,12 +48,19 @@ def find_checkpoint(name: str, revision: str | None) -> Path:
     cached = cached_checkpoint(name, revision)
     if cached is not None:
         return cached
+    mistyped = mistyped_folder(name)
+    if mistyped is not None:
+        raise DataError(
+            f"There is no model {name!r}. {mistyped} Embedded: {', '.join(EMBEDDED)}; ids on "
+            "the hub have the form user/name."
+        )
     import huggingface_hub
 
     if os.environ.get("HF_HUB_OFFLINE") == "1" or not _hub_reachable():
+        here = ", ".join([*EMBEDDED, *cached_models()])
         raise DataError(
             f"The model {name!r} is not in the local cache and the Hugging Face hub cannot be "
-            "reached. Give a local folder, use the embedded model 'iconclip', or download it where "
+            f"reached. Here are: {here}. Give one of these or a local folder, or download it where "
             "there is a network (HF_HUB_OFFLINE=1 makes ShotFit use the cache only)."
         )
     try:
@@ -78,8 +87,9 @@ def cached_checkpoint(name: str, revision: str | None) -> Path | None:
             )
         )
     except HFValidationError:
+        mistyped = mistyped_folder(name) or ""
         raise DataError(
-            f"There is no model {name!r}: no such folder, and no valid hub id. "
+            f"There is no model {name!r}: no such folder, and no valid hub id. {mistyped} "
             f"Embedded models: {', '.join(EMBEDDED)}."
         ) from None
     except LocalEntryNotFoundError:

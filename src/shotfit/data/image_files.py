@@ -8,13 +8,24 @@ from pathlib import Path
 from shotfit.data.addresses import is_address
 from shotfit.errors import DataError
 
-SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
+SUFFIXES = (
+    *(".avif", ".bmp", ".gif", ".heic", ".heif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff"),
+    ".webp",
+)
+
+CAMERAS = (".heic", ".heif", ".jpeg", ".jpg")
+"""What cameras write; drawings are rarely saved so."""
 
 
 def is_image(name: str) -> bool:
     """Whether a file is an image by the ending of its name. Hidden ones, such as the "._photo.jpg"
     that macOS writes beside every file on a foreign disk, are not."""
     return not name.startswith(".") and os.path.splitext(name)[1].lower() in SUFFIXES
+
+
+def is_photograph(name: str) -> bool:
+    """Whether a file is a photograph, by the format that cameras write."""
+    return os.path.splitext(name)[1].lower() in CAMERAS
 
 
 def list_images(where: str | Path) -> list[str] | None:

@@ -13,10 +13,15 @@ from shotfit.errors import DataError, UsageError
 
 # Pillow warns from here on and refuses twice as much; a photo of this many pixels is an attack.
 MAX_PIXELS = 178_956_970
+# TIFF 6.0, section 8.
+BITS_PER_SAMPLE = 258
 
 FORMATS = ("AVIF", "BMP", "GIF", "HEIF", "JPEG", "MPO", "PNG", "PPM", "TIFF", "WEBP")
 """What is opened, by Pillow's names, whatever a file's ending says. Of the rest that Pillow knows,
 some runs other programs: Ghostscript for a PostScript file, even one that is named .png."""
+
+HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")
+"""How a HEIC file names itself, as phones write it."""
 
 TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -81,10 +86,13 @@ def open_image(
         if enough is not None and not isinstance(source, Image.Image):
             _draft(image, enough)
         image.load()
-        image = _to_rgb(_upright(image))
+        # Of what is turned upright, nothing but pixels is left.
+        image = _to_rgb(_upright(image), _declared_bits(image))
         return image if enough is None else reduced(image, enough)
     except (UsageError, MemoryError):
         raise
+    except DataError as error:
+        raise DataError(f"{name} cannot be read: {error}.") from None
     except FileNotFoundError as error:
         raise DataError(f"There is no image file {name}.") from error
     except UnidentifiedImageError as error:
@@ -151,7 +159,26 @@ def _content(path: Path) -> bytes:
 
 def _opened(content: bytes) -> Image.Image:
     Image.init()
+    if content[4:8] == b"ftyp":
+        _prepare_for(content[8:32])
     return Image.open(io.BytesIO(content), formats=[name for name in FORMATS if name in Image.OPEN])
+
+
+def _prepare_for(brands: bytes) -> None:
+    """Makes ready what opens a file of the ISO base media format by its brands (ISO/IEC 23008-12).
+
+    Raises:
+        DataError: naming what has to be installed.
+    """
+    if b"avif" in brands or b"avis" in brands:
+        if "AVIF" not in Image.OPEN:
+            raise DataError("it is AVIF, which Pillow opens from version 11.3 on")
+    elif "HEIF" not in Image.OPEN and any(brand in brands for brand in HEIF_BRANDS):
+        try:
+            import pillow_heif
+        except ImportError:
+            raise DataError("it is HEIC, which needs: pip install 'shotfit[heic]'") from None
+        pillow_heif.register_heif_opener()
 
 
 def _draft(image: Image.Image, enough: int) -> None:
@@ -178,16 +205,51 @@ def _upright(image: Image.Image) -> Image.Image:
     return image.copy() if turn is None else image.transpose(turn)
 
 
-def _to_rgb(image: Image.Image) -> Image.Image:
+def _to_rgb(image: Image.Image, bits: int | None) -> Image.Image:
     if "A" in image.getbands() or image.info.get("transparency") is not None:
         image = image.convert("RGBA")
         white = Image.new("RGBA", image.size, (255, 255, 255, 255))
         return Image.alpha_composite(white, image).convert("RGB")
     if image.mode == "RGB":
         return image
-    if image.mode.startswith("I;16"):
-        return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8)).convert("RGB")
+    if image.mode.startswith("I") or image.mode == "F":
+        return Image.fromarray(_eight_bits(np.asarray(image), bits)).convert("RGB")
     return image.convert("RGB")
+
+
+def _declared_bits(image: Image.Image) -> int | None:
+    """The bits of a sample that a TIFF declares; None where nothing is said."""
+    tags = getattr(image, "tag_v2", None)
+    bits = None if tags is None else tags.get(BITS_PER_SAMPLE)
+    return bits[0] if isinstance(bits, tuple) else bits
+
+
+def _eight_bits(values: np.ndarray, bits: int | None) -> np.ndarray:
+    """Gray values with more than eight bits as uint8.
+
+    Raises:
+        ValueError: where their range is not known: a picture that is nearly black would come out.
+    """
+    low, high = values.min(), values.max()
+    if values.dtype.kind == "f":
+        if not (low >= 0 and high <= 1):
+            raise ValueError(
+                f"its values are floating-point numbers from {low:g} to {high:g}, and black and "
+                "white are not known; save it with 8 bits, or with values from 0 to 1"
+            )
+        return (255 * values).round().astype(np.uint8)
+    depth = bits if bits in (10, 12, 14) else 16
+    if low < 0 or high >= 1 << depth:
+        raise ValueError(
+            f"its values go from {low} to {high}, and black and white are not known; save it with "
+            "8 or 16 bits"
+        )
+    if depth == 16 and 0 < high < 4096:
+        raise ValueError(
+            f"its 16-bit values end at {high}, as those of 12 bits or fewer do, and would be "
+            "nearly black; save it with 8 bits"
+        )
+    return (values.astype(np.int64) >> (depth - 8)).astype(np.uint8)
 
 
 def _from_array(array: np.ndarray) -> Image.Image:

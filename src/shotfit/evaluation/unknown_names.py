@@ -45,6 +45,14 @@ def meant(name: str, known: Sequence[str]) -> str | None:
     return alike[near[0]] if near else None
 
 
+def spelled_otherwise(names: Sequence[str], known: Sequence[str]) -> list[tuple[str, str]]:
+    """Names that are not among the `known` ones but for their spelling, each with the known one: by
+    `polar bear`, the class `polar_bear` is not asked for."""
+    alike = {plain(other): other for other in known}
+    strangers = [name for name in names if name not in known]
+    return [(name, alike[plain(name)]) for name in strangers if plain(name) in alike]
+
+
 def plain(name: str) -> str:
     """A name without what people spell differently: case, underscores, hyphens, spaces."""
     return re.sub(r"[\s_\-]+", " ", name).strip().casefold()

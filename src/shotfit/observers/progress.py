@@ -47,6 +47,12 @@ def show_plan(plan: object) -> None:
     print(f"Plan: {plan}", file=sys.stderr, flush=True)
 
 
+def show_note(note: str | None) -> None:
+    """Shows what a person should know before a fit, if there is anything."""
+    if note is not None:
+        print(f"Note: {note}", file=sys.stderr, flush=True)
+
+
 def _has_widgets(console: Console) -> bool:
     """Whether this is a notebook that can show a bar that moves."""
     return console.is_jupyter and importlib.util.find_spec("ipywidgets") is not None

@@ -1,5 +1,7 @@
-"""Files that a folder from elsewhere may name: plain ones, inside it."""
+"""Names that should be those of files and folders: inside a folder, or typed by a person."""
 
+import difflib
+import os
 from pathlib import Path
 
 from shotfit.errors import DataError
@@ -31,6 +33,20 @@ def file_inside(folder: Path, name: str) -> Path:
     if not real.is_file():
         raise DataError(f"{path} is not a file.")
     return path
+
+
+def mistyped_folder(name: str) -> str | None:
+    """What there is to say of a name that is no folder, if one was meant; None for what may be the
+    id of a repository on a hub, user/name."""
+    path = Path(name).expanduser()
+    parent = path.parent
+    typed = name.startswith((".", "~", os.sep)) or name.count("/") != 1 or parent.is_dir()
+    if path.exists() or not typed:
+        return None
+    there = [entry.name for entry in parent.iterdir() if entry.is_dir()] if parent.is_dir() else []
+    near = difflib.get_close_matches(path.name, there, n=1)
+    hint = f" Did you mean {str(parent / near[0])!r}?" if near else ""
+    return f"There is no folder {name!r}.{hint}"
 
 
 def _real(path: Path) -> Path:

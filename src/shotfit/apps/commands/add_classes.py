@@ -8,6 +8,11 @@ import typer
 from shotfit.apps import options
 from shotfit.errors import UsageError
 
+EXAMPLES = (
+    'shotfit add-classes pets zebra "polar bear"',
+    "shotfit add-classes pets zebra --out pets-and-zebras",
+)
+
 
 def add_classes(
     model: Annotated[Path, typer.Argument(help="A saved classifier; it is changed in place.")],

@@ -8,6 +8,11 @@ import typer
 from shotfit.apps import options
 from shotfit.apps.arguments import ListCommand
 
+EXAMPLES = (
+    "shotfit bench --methods 2sfs lora --datasets animals food --shots 4 --seeds 1 2 3",
+    "shotfit bench --methods every --datasets suite --setting base-to-novel --dry-run",
+)
+
 
 class BenchCommand(ListCommand):
     """`--ray` alone means Ray on this machine."""
@@ -38,7 +43,7 @@ def bench(
     ] = None,
     setting: Annotated[
         list[str] | None,
-        typer.Option(help="base_to_novel, all_to_all, or both. [default: base_to_novel]"),
+        typer.Option(help="base-to-novel, all-to-all, or both. [default: base-to-novel]"),
     ] = None,
     iters_per_shot: Annotated[
         int | None, typer.Option(help="Iterations per shot, M. [default: 300]")

@@ -8,6 +8,11 @@ import typer
 from shotfit.apps import options
 from shotfit.errors import DataError
 
+EXAMPLES = (
+    "shotfit check photos --shots 4",
+    "shotfit check photos.csv --no-decode",
+)
+
 
 def check(
     data: Annotated[

@@ -6,6 +6,11 @@ import typer
 
 from shotfit.apps import options, tables
 
+EXAMPLES = (
+    "shotfit compare 2sfs coop lora",
+    "shotfit compare 2sfs zero_shot --where shots=4 --format markdown",
+)
+
 
 def compare(
     methods: Annotated[

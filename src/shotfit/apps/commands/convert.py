@@ -5,6 +5,11 @@ from typing import Annotated
 
 import typer
 
+EXAMPLES = (
+    "shotfit convert ViT-B-16.pt vit-b-16 --tokenizer tokenizer",
+    "shotfit convert open_clip_model clip --tokenizer tokenizer --gelu",
+)
+
 
 def convert(
     source: Annotated[Path, typer.Argument(help="OpenAI .pt, state dict, or open_clip folder.")],

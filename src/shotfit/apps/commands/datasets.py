@@ -9,6 +9,11 @@ import typer
 from shotfit.apps import options
 from shotfit.errors import UsageError
 
+EXAMPLES = (
+    "shotfit datasets --root ~/data",
+    "shotfit datasets eurosat --root ~/data",
+)
+
 
 def datasets(
     name: Annotated[

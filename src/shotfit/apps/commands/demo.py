@@ -8,6 +8,11 @@ import typer
 
 from shotfit.apps import options
 
+EXAMPLES = (
+    "shotfit demo",
+    "shotfit demo --task food --shots 8",
+)
+
 
 def demo(
     task: Annotated[str, typer.Option(help="An embedded task (see list-datasets).")] = "activities",

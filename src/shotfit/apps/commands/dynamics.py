@@ -8,6 +8,11 @@ import typer
 from shotfit.apps import options
 from shotfit.apps.arguments import ListCommand
 
+EXAMPLES = (
+    "shotfit dynamics --data symbols --method layernorm lora --iterations 600 --every 20",
+    "shotfit dynamics --data suite --method layernorm --lr 5e-4 --seeds 1 2 3",
+)
+
 command_class = ListCommand
 
 

@@ -4,6 +4,11 @@ import json
 
 from shotfit.apps import options
 
+EXAMPLES = (
+    "shotfit env",
+    "shotfit env --json",
+)
+
 
 def env(as_json: options.Json = False) -> None:
     """Versions and hardware, for bug reports."""

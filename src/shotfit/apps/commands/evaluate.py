@@ -9,6 +9,11 @@ import typer
 from shotfit.apps import options
 from shotfit.errors import UsageError
 
+EXAMPLES = (
+    "shotfit evaluate pets photos",
+    "shotfit evaluate pets photos/test --csv classes.csv",
+)
+
 
 def evaluate(
     model: Annotated[str, typer.Argument(help="A saved classifier.")],

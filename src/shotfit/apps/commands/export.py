@@ -8,6 +8,11 @@ import typer
 
 from shotfit.apps import options
 
+EXAMPLES = (
+    "shotfit export onnx pets pets-onnx",
+    "shotfit export onnx pets pets-onnx --int8 --no-text",
+)
+
 app = typer.Typer(
     help="Write a saved classifier for other programs: ONNX, transformers, PEFT.",
     no_args_is_help=True,
@@ -39,12 +44,6 @@ def onnx(
 ) -> None:
     """Image tower, class matrix and text tower as files that `shotfit.runtime` answers from,
     without torch.
-
-    Examples:
-
-      shotfit export onnx pets pets-onnx
-
-      shotfit export onnx pets pets-small --int8 --no-text
     """
     from shotfit.apps.pretrained import confirmed
     from shotfit.classifier import FewShotClassifier

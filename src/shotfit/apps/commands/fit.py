@@ -12,6 +12,11 @@ import typer
 from shotfit.apps import options
 from shotfit.errors import UsageError
 
+EXAMPLES = (
+    "shotfit fit photos --shots 8 --preset fast --out pets",
+    "shotfit fit photos --backbone openai/clip-vit-base-patch16 --minutes 30 --out pets",
+)
+
 
 def fit(
     data: Annotated[
@@ -125,6 +130,12 @@ def fit(
             "that held-out shots are asked for after the fit.",
         ),
     ] = None,
+    skip_broken: Annotated[
+        bool | None,
+        typer.Option(
+            "--skip-broken", help="Leave out images that cannot be read, say which, and go on."
+        ),
+    ] = None,
     on_interrupt: Annotated[
         Literal["keep", "discard"] | None,
         typer.Option(
@@ -178,6 +189,7 @@ def fit(
         image_memory=image_memory,
         image_disk=image_disk,
         full_size=full_size,
+        skip_broken=skip_broken,
         published_scores=published_scores,
         data=data,
     )
@@ -207,6 +219,7 @@ def fit(
         keeping=keeping,
         loading=chosen.loading(),
         deterministic=bool(chosen.deterministic),
+        skip_broken=bool(chosen.skip_broken),
         device=device,
         root=root,
         quiet=quiet,
@@ -220,6 +233,8 @@ def fit(
     asked().save(found.folder / "config.yaml")
     if as_json:
         plain = {"folder": str(found.folder), "record": found.record}
+        if found.skipped:
+            plain["skipped"] = list(found.skipped)
         if found.evaluation is not None:
             plain["evaluation"] = found.evaluation.plain()
         if found.expected is not None:

@@ -8,6 +8,11 @@ import typer
 
 from shotfit.apps import options
 
+EXAMPLES = (
+    "shotfit info pets",
+    "shotfit info pets --json",
+)
+
 
 def info(
     model: Annotated[Path, typer.Argument(help="A saved classifier.")],

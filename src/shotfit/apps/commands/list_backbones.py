@@ -5,6 +5,11 @@ from typing import Annotated
 
 import typer
 
+EXAMPLES = (
+    "shotfit list-backbones",
+    "shotfit list-backbones --json",
+)
+
 
 def list_backbones(
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
@@ -32,36 +37,19 @@ def list_backbones(
 
 
 def _rows() -> list[dict]:
-    from huggingface_hub import constants, scan_cache_dir
-    from huggingface_hub.errors import CacheNotFound
-
     from shotfit.backbone import EMBEDDED
+    from shotfit.backbone.cached import cached_models, model_facts
     from shotfit.backbone.catalogue import KNOWN
 
     rows = []
     for name, folder in EMBEDDED.items():
         if (folder / "config.json").is_file():
-            rows.append(_row(name, _facts(folder / "config.json"), embedded=True))
-    try:
-        cache = scan_cache_dir(constants.HF_HUB_CACHE)
-        repositories = [repo for repo in cache.repos if repo.repo_type == "model"]
-    except CacheNotFound:
-        repositories = []
-    cached = {}
-    for repo in repositories:
-        configs = (
-            file.file_path
-            for revision in repo.revisions
-            for file in revision.files
-            if file.file_name == "config.json"
-        )
-        facts = _facts(next(configs, None))
-        if facts[0] in ("clip", "siglip"):
-            cached[repo.repo_id] = facts
+            rows.append(_row(name, model_facts(folder / "config.json"), embedded=True))
+    cached = cached_models()
     for name, *facts in KNOWN:
         rows.append(_row(name, facts, cached=name in cached))
         cached.pop(name, None)
-    return rows + [_row(name, cached[name], cached=True) for name in sorted(cached)]
+    return rows + [_row(name, facts, cached=True) for name, facts in cached.items()]
 
 
 def _row(name: str, facts, embedded: bool = False, cached: bool = False) -> dict:
@@ -72,14 +60,3 @@ def _row(name: str, facts, embedded: bool = False, cached: bool = False) -> dict
         "embedded": embedded,
         "cached": cached,
     }
-
-
-def _facts(path) -> tuple:
-    """Family, image side, patch and dimension, as far as the config says; None for the rest."""
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-        vision = config.get("vision_config", {})
-        dim = config.get("projection_dim") or vision.get("hidden_size")
-        return config.get("model_type"), vision.get("image_size"), vision.get("patch_size"), dim
-    except (OSError, ValueError, AttributeError):
-        return None, None, None, None

@@ -8,6 +8,11 @@ import typer
 
 from shotfit.apps import options
 
+EXAMPLES = (
+    "shotfit list-classes pets",
+    "shotfit list-classes pets --json",
+)
+
 
 def list_classes(
     model: Annotated[Path, typer.Argument(help="A saved classifier.")],

@@ -4,6 +4,11 @@ import json
 
 from shotfit.apps import options
 
+EXAMPLES = (
+    "shotfit list-datasets",
+    "shotfit fit animals --shots 4 --out animals",
+)
+
 
 def list_datasets(as_json: options.Json = False) -> None:
     """The embedded tasks, with their sizes."""

@@ -5,44 +5,28 @@ from typing import Annotated
 
 import typer
 
+from shotfit.apps import options
+
+EXAMPLES = (
+    "shotfit list-methods",
+    "shotfit list-methods 2sfs:lora",
+)
+
 
 def list_methods(
-    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    name: Annotated[
+        str | None,
+        typer.Argument(help="One method or preset: its options, with defaults and ranges."),
+    ] = None,
+    as_json: options.Json = False,
 ) -> None:
     """Every adaptation method, with what it is, what it can do, the images on which it chooses what
-    training leaves open (an epoch, a weight), and the models it works with."""
-    from shotfit.methods import get_method, published_names
+    training leaves open (an epoch, a weight), and the models it works with; and the presets."""
+    from shotfit.apps import method_list
 
-    rows = []
-    for entry in published_names().values():
-        method = get_method(entry.method)
-        rows.append(
-            {
-                "name": entry.name,
-                "summary": entry.summary,
-                "unseen_classes": method.open_vocabulary,
-                "first_stage": method.first_fraction is not None,
-                "selects_on": method.selects_on,
-                "families": list(method.families),
-            }
-        )
-    if as_json:
-        print(json.dumps(rows, indent=2))
+    if name is not None:
+        found = method_list.describe(name)
+        print(json.dumps(found, indent=2)) if as_json else method_list.show_one(found)
         return
-    from rich.console import Console
-    from rich.table import Table
-
-    # Narrow headers leave the room to what it does.
-    table = Table("method", "what it does", "unseen\nclasses", "first\nstage")
-    table.add_column("selects on", max_width=10)
-    table.add_column("families", no_wrap=True)
-    for row in rows:
-        table.add_row(
-            row["name"],
-            row["summary"],
-            "yes" if row["unseen_classes"] else "no",
-            "yes" if row["first_stage"] else "no",
-            row["selects_on"],
-            ", ".join(row["families"]),
-        )
-    Console().print(table)
+    rows = method_list.rows()
+    print(json.dumps(rows, indent=2)) if as_json else method_list.show(rows)

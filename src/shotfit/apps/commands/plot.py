@@ -8,6 +8,11 @@ import typer
 from shotfit.apps import options, tables
 from shotfit.errors import DataError, UsageError, unknown_name
 
+EXAMPLES = (
+    "shotfit plot ranking --out ranking.png",
+    "shotfit plot scatter --where shots=4 --out scatter.svg",
+)
+
 Shown = TypeVar("Shown")
 
 KINDS = ("ranking", "scatter", "lines")

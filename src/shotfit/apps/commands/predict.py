@@ -1,6 +1,7 @@
 """shotfit predict"""
 
 import json
+import sys
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -9,6 +10,11 @@ import typer
 from shotfit.apps import options
 from shotfit.apps.arguments import ListCommand
 from shotfit.errors import UsageError
+
+EXAMPLES = (
+    "shotfit predict pets photos/1.jpg --top 3",
+    "shotfit predict pets photos --out answers.csv --skip-broken",
+)
 
 
 class PredictCommand(ListCommand):
@@ -28,8 +34,8 @@ def predict(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Write here instead of printing: Parquet for FILE.parquet, else JSON lines. "
-            "The same command goes on where it was interrupted."
+            help="Write here instead of printing, as the name ends: .csv, .tsv, .jsonl or "
+            ".parquet. The same command goes on where it was interrupted."
         ),
     ] = None,
     skip_broken: Annotated[
@@ -81,9 +87,10 @@ def predict(
     as_json: options.Json = False,
 ) -> None:
     """Name the class of images, as many as there are."""
-    from shotfit.apps.bench import ray_options
     from shotfit.apps.predict import stream
-    from shotfit.apps.predict.output_file import PredictionFile, escaped
+    from shotfit.apps.predict.output_file import PredictionFile
+    from shotfit.apps.predict.summary import Summary
+    from shotfit.apps.predict.table_file import escaped
     from shotfit.apps.pretrained import confirmed
     from shotfit.data.image_files import check_named_files
     from shotfit.system.terminal import printable
@@ -109,23 +116,35 @@ def predict(
         "total": total,
         "batch_size": batch_size,
         "device": device,
-        "ray": ray_options(ray, *replica),
+        "ray": None if ray is None else _ray_options(ray, *replica),
         "skip_broken": skip_broken,
         "quiet": quiet,
     }
+    summary = Summary()
     if out is None:
         for rows in stream.predictions(question, images, **how):
+            summary.add(rows)
             for row in rows:
                 print(
                     escaped(json.dumps(row, ensure_ascii=False))
                     if as_json
                     else printable(_words(row))
                 )
-        return
-    with PredictionFile(out, identity) as file:
-        for rows in stream.predictions(question, images, skip=file.rows, **how):
-            file.write(rows)
-        file.finish()
+    else:
+        with PredictionFile(out, identity) as file:
+            summary.add(file.read())
+            for rows in stream.predictions(question, images, skip=file.rows, **how):
+                file.write(rows)
+                summary.add(rows)
+            file.finish()
+    if not quiet and (total > 1 or out is not None):
+        print(summary, file=sys.stderr)
+
+
+def _ray_options(address: str, cpus: float, gpus: float):
+    from shotfit.apps.bench import ray_options  # much that no prediction here needs
+
+    return ray_options(address, cpus, gpus)
 
 
 def _words(row) -> str:

@@ -7,6 +7,11 @@ import typer
 
 from shotfit.apps import options
 
+EXAMPLES = (
+    "shotfit remove-classes pets zebra",
+    'shotfit remove-classes pets "polar bear" --out pets-only',
+)
+
 
 def remove_classes(
     model: Annotated[Path, typer.Argument(help="A saved classifier; it is changed in place.")],

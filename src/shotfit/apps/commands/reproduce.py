@@ -11,6 +11,11 @@ from shotfit.apps.arguments import ListCommand
 if TYPE_CHECKING:
     from shotfit.experiment import Experiment
 
+EXAMPLES = (
+    "shotfit reproduce 1 --root ~/data",
+    "shotfit reproduce suite",
+)
+
 command_class = ListCommand
 
 
@@ -66,7 +71,7 @@ def _suite(run: bool) -> None:
     methods = " ".join(["every", *first])
     print(
         f"shotfit bench --methods {methods} --datasets suite --seeds 1 2 3 "
-        "--setting base_to_novel all_to_all"
+        "--setting base-to-novel all-to-all"
     )
     print("# add --dry-run for what it costs")
 

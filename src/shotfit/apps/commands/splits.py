@@ -9,6 +9,15 @@ import typer
 from shotfit.apps import options
 from shotfit.errors import DataError
 
+EXAMPLES = (
+    "shotfit splits make eurosat lists --shots 4 --shots 16 --root ~/data",
+    "shotfit splits make photos.csv lists --shots 8 --seeds 1",
+    "shotfit splits verify eurosat lists --root ~/data",
+    "shotfit splits verify photos.csv lists --shots 8 --seeds 1",
+    "shotfit splits from-raw eurosat --root ~/data",
+    "shotfit splits from-raw dtd --root ~/data --seed 1",
+)
+
 app = typer.Typer(
     help="Few-shot lists and splits as files: make them, or verify them.", no_args_is_help=True
 )

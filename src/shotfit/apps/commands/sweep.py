@@ -8,6 +8,11 @@ import typer
 from shotfit.apps import options
 from shotfit.apps.arguments import ListCommand
 
+EXAMPLES = (
+    "shotfit sweep alpha --data symbols --values 0.2 0.6 --seeds 1",
+    "shotfit sweep second-stage --data animals food --shots 4",
+)
+
 command_class = ListCommand
 
 
@@ -27,7 +32,7 @@ def sweep(
     seeds: Annotated[
         list[int] | None, typer.Option(help="Runs to average. [default: 1 2 3]")
     ] = None,
-    setting: Annotated[str, typer.Option(help="base_to_novel or all_to_all.")] = "base_to_novel",
+    setting: Annotated[str, typer.Option(help="base-to-novel or all-to-all.")] = "base-to-novel",
     iters_per_shot: Annotated[int, typer.Option(min=1, help="M, unless it is swept.")] = 300,
     backbone: Annotated[str, typer.Option(help="Hub id, folder, or iconclip.")] = "iconclip",
     results: Annotated[Path, typer.Option(help="Folder of the records.")] = Path("results/sweep"),

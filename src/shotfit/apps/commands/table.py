@@ -6,6 +6,11 @@ import typer
 
 from shotfit.apps import options, tables
 
+EXAMPLES = (
+    "shotfit table list",
+    "shotfit table suite --where method=2sfs --format markdown",
+)
+
 
 def table(
     name: Annotated[

@@ -17,8 +17,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from shotfit.apps.predict.output_file import Row
 from shotfit.apps.predict.predictor import Predictor, Question
+from shotfit.apps.predict.table_file import Row
 from shotfit.errors import DataError, UsageError
 from shotfit.system.ray_cluster import RayOptions, connected, slots
 

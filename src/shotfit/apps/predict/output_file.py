@@ -14,24 +14,26 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
+from shotfit.apps.predict.table_file import SEPARATORS, Row, escaped, write_table
 from shotfit.errors import DataError, UsageError
 from shotfit.system.files import write_atomically
 from shotfit.system.locks import WriterLock
 from shotfit.system.parsing import parse_json
 
-Row = Mapping[str, Any]
+JSON_LINES = (".jsonl", ".ndjson", ".json")
 # Rows of a Parquet row group, which are in memory at a time.
 GROUP = 10_000
 
 
 class PredictionFile:
-    """The rows of one command on their way into `path`: JSON lines or, by its suffix, Parquet."""
+    """The rows of one command on their way into `path`: JSON lines or, by its suffix, CSV, values
+    between tabs, or Parquet."""
 
     def __init__(self, path: Path, question: Mapping[str, Any]) -> None:
         """Resumes from the rows that an interrupted command with the same question left.
 
         Raises:
-            UsageError: for Parquet without pyarrow.
+            UsageError: for Parquet without pyarrow, and a suffix of another kind of file.
             DataError: when the rows belong to another question, another process is writing them,
                 or nothing can be written.
         """
@@ -41,7 +43,11 @@ class PredictionFile:
         self._question = question
         self.rows = 0
         """The number of rows so far."""
-        self.parquet = path.suffix.lower() == ".parquet"
+        self._suffix = path.suffix.lower()
+        self.parquet = self._suffix == ".parquet"
+        if self._suffix not in ("", ".parquet", *SEPARATORS, *JSON_LINES):
+            known = ", ".join((*SEPARATORS, JSON_LINES[0], ".parquet"))
+            raise UsageError(f"--out writes {known}, by the end of its name; got {path.name}.")
         if self.parquet:
             _pyarrow()
         if path.is_dir():
@@ -72,13 +78,20 @@ class PredictionFile:
             self.rows += 1
         self._file.flush()
 
+    def read(self) -> Iterator[Row]:
+        """The rows so far, from the first one; the next is written behind them."""
+        self._file.seek(0)
+        yield from map(json.loads, self._file)
+
     def finish(self) -> None:
         """Turns the rows into the file."""
         made = self.partial
-        if self.parquet:
+        if self.parquet or self._suffix in SEPARATORS:
             made = self.path.with_name(self.path.name + ".tmp")
-            self._file.seek(0)
-            _write_parquet(made, map(json.loads, self._file), self._question)
+        if self.parquet:
+            _write_parquet(made, self.read(), self._question)
+        elif self._suffix in SEPARATORS:
+            write_table(made, self.read, SEPARATORS[self._suffix])
         # Where an open file cannot be renamed.
         self._file.close()
         os.replace(made, self.path)
@@ -134,6 +147,8 @@ def _write_parquet(path: Path, rows: Iterator[Row], question: Mapping[str, Any])
     answer = arrow.struct([("class", arrow.string()), ("probability", arrow.float64())])
     columns = {
         "image": arrow.string(),
+        "class": arrow.string(),
+        "probability": arrow.float64(),
         "answers": arrow.list_(answer),
         "error": arrow.string(),
     }
@@ -149,12 +164,6 @@ def _write_parquet(path: Path, rows: Iterator[Row], question: Mapping[str, Any])
                 for row in group
             ]
             writer.write_table(arrow.Table.from_pylist(printable, schema=schema))
-
-
-def escaped(text: str) -> str:
-    """`text` with the bytes of a file's name that are not valid Unicode written as in "\\udce9",
-    which is also JSON's own escape: nothing is lost, and everything can be printed."""
-    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _pyarrow() -> tuple[Any, Any]:

@@ -5,7 +5,7 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from shotfit.apps.predict.output_file import Row
+from shotfit.apps.predict.table_file import Row
 from shotfit.classifier import FewShotClassifier
 from shotfit.data.prefetch import Loading
 from shotfit.evaluation.decisions import Refusal, Sets
@@ -53,6 +53,7 @@ class Predictor:
             published_scores=question.published_scores,
         )
         # Once for all images, though `rows` may be asked for block by block.
+        self.classifier.warn_of_spelling(question.classes or ())
         self.scorer = self.classifier.scorer(question.classes)
         self.refusal = None if question.reject is None else Refusal(self.scorer, question.reject)
         self.sets = None if question.sets is None else Sets(self.scorer, question.sets)
@@ -86,7 +87,7 @@ class Predictor:
                 {"class": names[index], "probability": round(probability, 6)}
                 for probability, index in zip(probabilities, chosen, strict=True)
             ]
-            yield {"image": str(image), "answers": answers, **next(more)}
+            yield {"image": str(image), **answers[0], "answers": answers, **next(more)}
 
     def _decisions(self, batch: PredictedBatch) -> Iterator[Row]:
         """For each readable image, whether it is refused and its set, as far as they are asked."""

@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, TextColumn
 
 from shotfit import saving
-from shotfit.apps.predict.output_file import Row
 from shotfit.apps.predict.predictor import Predictor, Question
+from shotfit.apps.predict.table_file import Row
 from shotfit.data.image_files import find_images
 from shotfit.errors import DataError
 from shotfit.saved_settings import read_settings

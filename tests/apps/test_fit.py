@@ -38,7 +38,8 @@ def spoil(photos):
 
 def test_broken_images_are_left_out_and_named(shotfit, photos, checkpoint, tmp_path):
     path = spoil(photos)
-    options = ("--backbone", checkpoint, "--iters-per-shot", 4, "--out", tmp_path / "model")
+    options = ("--backbone", checkpoint, "--iters-per-shot", 4)
+    options += ("--out", tmp_path / "model", "--overwrite")
     code, _, err = shotfit("fit", photos, *options)
     assert code == 3 and str(path) in err
     code, out, _ = shotfit("fit", photos, *options, "--skip-broken")
@@ -60,7 +61,7 @@ def test_a_class_of_broken_images_is_an_error(photos):
 
 
 def test_photographs_ask_for_a_model_that_has_seen_some(shotfit, photos, tmp_path, checkpoint):
-    options = ("--preset", "instant", "--out", tmp_path / "model")
+    options = ("--preset", "instant", "--out", tmp_path / "model", "--overwrite")
     _, _, err = shotfit("fit", photos, *options)
     assert "knows nothing of photographs" in err
     assert "--backbone openai/clip-vit-base-patch16" in err

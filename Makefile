@@ -94,6 +94,11 @@ frontier: setup
 	@$(RUN) "$(BIN)/python" benchmarks/frontier.py
 	@$(RUN) "$(BIN)/python" benchmarks/frontier.py --write docs/speed-and-accuracy.md
 
+# How long the presets would take on models of CLIP's shapes: some minutes of one core.
+.PHONY: preset-times
+preset-times: setup
+	@$(RUN) "$(BIN)/python" benchmarks/frontier.py --shapes ViT-B/32 ViT-B/16 --write docs/speed-and-accuracy.md
+
 # Which tasks under which shifts make the shifted suite: zero-shot accuracy of all, two minutes.
 .PHONY: shifted-suite
 shifted-suite: setup

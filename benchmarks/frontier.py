@@ -57,11 +57,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--shots", type=int, default=4)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--results", type=Path, default=RESULTS)
-    parser.add_argument("--write", type=Path, help="only put table and figure into this page")
-    parser.add_argument("--shapes", nargs="+", default=[], help="only foresee times on these")
+    parser.add_argument("--write", type=Path, help="put what was found into this page")
+    parser.add_argument(
+        "--shapes", nargs="+", default=[], help="only foresee times on models of these"
+    )
     options = parser.parse_args(arguments)
     if options.shapes:
-        print(foreseen(options.shapes, options.threads))
+        times = foreseen(options.shapes, options.threads)
+        if options.write is None:
+            print(times)
+        else:
+            put(options.write, "preset-times", times)
         return
     if options.write is None:
         run_missing(options)

@@ -75,3 +75,13 @@ def test_times_are_foreseen_for_shapes():
     header, _, row = frontier.foreseen(["tiny"], 1, classes=3, shots=2).splitlines()
     assert header == "| model | instant | fast | balanced | published |"
     assert row.startswith("| tiny | ") and row.count(" s |") == 4
+
+
+def test_times_are_written_between_their_marks(tmp_path, monkeypatch):
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- preset-times -->\nold\n<!-- /preset-times -->\nafter\n")
+    monkeypatch.setattr(frontier, "foreseen", lambda names, threads: f"| {names} {threads} |")
+    frontier.main(["--shapes", "tiny", "--write", str(page)])
+    text = page.read_text()
+    assert "| ['tiny'] 1 |" in text and "old" not in text
+    assert text.startswith("before") and text.endswith("after\n")

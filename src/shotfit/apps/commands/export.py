@@ -11,6 +11,10 @@ from shotfit.apps import options
 EXAMPLES = (
     "shotfit export onnx pets pets-onnx",
     "shotfit export onnx pets pets-onnx --int8 --no-text",
+    "shotfit export merged pets pets-clip",
+    "shotfit export merged pets pets-clip --backbone ./clip",
+    "shotfit export peft pets pets-adapter",
+    "shotfit export peft pets pets-adapter --backbone ./clip",
 )
 
 app = typer.Typer(
@@ -65,12 +69,6 @@ def merged(model: Model, out: Out, backbone: options.SavedBackbone = None) -> No
     """The tuned encoders as a plain transformers checkpoint, for pipelines and other programs.
 
     It answers by names alone: the rows of a second stage are no part of it.
-
-    Examples:
-
-      shotfit export merged pets pets-clip
-
-      shotfit export merged pets pets-clip --backbone ./clip
     """
     from shotfit.apps.pretrained import confirmed
     from shotfit.classifier import FewShotClassifier
@@ -84,14 +82,7 @@ def merged(model: Model, out: Out, backbone: options.SavedBackbone = None) -> No
 
 @app.command()
 def peft(model: Model, out: Out, backbone: options.SavedBackbone = None) -> None:
-    """LayerNorm tuning or LoRA as an adapter that PeftModel.from_pretrained loads.
-
-    Examples:
-
-      shotfit export peft pets pets-adapter
-
-      shotfit export peft pets pets-adapter --backbone ./clip
-    """
+    """LayerNorm tuning or LoRA as an adapter that PeftModel.from_pretrained loads."""
     from shotfit.apps.pretrained import confirmed
     from shotfit.classifier import FewShotClassifier
     from shotfit.export.adapter import export_peft

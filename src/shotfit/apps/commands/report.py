@@ -8,6 +8,11 @@ import typer
 from shotfit.apps import options
 from shotfit.errors import UsageError
 
+EXAMPLES = (
+    "shotfit report pets",
+    "shotfit report pets photos/test --out pets.html",
+)
+
 
 def report(
     model: Annotated[Path, typer.Argument(help="A saved classifier.")],

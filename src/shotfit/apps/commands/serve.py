@@ -7,6 +7,11 @@ import typer
 from shotfit.apps import options
 from shotfit.errors import UsageError
 
+EXAMPLES = (
+    "shotfit serve pets-onnx",
+    'shotfit serve pets --port 8080 --token "$SECRET" --batch-delay 10',
+)
+
 
 def serve(
     model: Annotated[str, typer.Argument(help="An exported folder, or a saved classifier.")],
@@ -38,14 +43,7 @@ def serve(
     ] = None,
     backbone: options.SavedBackbone = None,
 ) -> None:
-    """Answer over HTTP; the interface is described at /docs.
-
-    Examples:
-
-      shotfit serve pets-onnx
-
-      shotfit serve pets --port 8080 --token "$SECRET" --batch-delay 10
-    """
+    """Answer over HTTP; the interface is described at /docs."""
     try:
         import uvicorn
 

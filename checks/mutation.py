@@ -146,6 +146,8 @@ def page(values: dict) -> str:
     done = "all of these were tried"
     if tried < values["sample"]:
         done = f"**only {tried} of these have been tried so far**, module by module in this order"
+    # What a run alone cannot tell, such as survivors that were tried again since.
+    told = values.get("told", "")
     survivors = [
         f"- `{module_of(name)}`, {one['reason'] or '**not looked at yet**'}\n"
         f"  ```diff\n{_indented(one['change'])}\n  ```"
@@ -167,10 +169,10 @@ make mutation ARGS="run"    # all of them, some hours of two cores
 The modules are those whose numbers everything else rests on (`[tool.mutmut]` in `pyproject.toml`).
 Of {values["mutants"]} mutants, {values["sample"]} were drawn with seed {values["seed"]}; {done}.
 {alive.right} survived, {alive.percent:.1f} % (95 % interval {low:.1f} to {high:.1f} %),
-those that change nothing among them. A timeout counts as noticed: an endless loop fails its
-test. mutmut leaves out functions with a decorator other than `staticmethod` and `classmethod`,
-which here are properties, context managers and `evaluate`, and code outside functions; messages of
-exceptions are left out on purpose.
+those that change nothing among them. {told}
+A timeout counts as noticed: an endless loop fails its test. mutmut leaves out functions with a
+decorator other than `staticmethod` and `classmethod`, which here are properties, context managers
+and `evaluate`, and code outside functions; messages of exceptions are left out on purpose.
 
 | module | tried | noticed | survived | share |
 | --- | ---: | ---: | ---: | ---: |

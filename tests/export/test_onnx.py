@@ -1,4 +1,4 @@
-"""Exports answer as the classifier does: every method, both families, fixed batches, 8 bits."""
+"""Exports answer as the classifier does: every method, fixed batches, 8 bits."""
 
 import json
 import subprocess

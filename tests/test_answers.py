@@ -243,7 +243,7 @@ def test_fit_says_what_to_expect_and_whether_more_images_would_help(tmp_path, sh
     assert f"Expect {low:.0f}–{high:.0f} % on new images" in text
     assert "Would more images help?" in text
     assert [point.share for point in expected.points] == pytest.approx([1 / 3, 2 / 3])
-    code, text, _ = shotfit("fit", "digits", *flags, "--json")
+    code, text, _ = shotfit("fit", "digits", *flags, "--json", "--overwrite")
     assert json.loads(text)["expected"] == expected.plain()
 
 

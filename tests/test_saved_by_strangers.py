@@ -110,9 +110,9 @@ class TestTheModelItRefersTo:
 class TestInfo:
     def test_names_that_were_removed_are_not_counted_as_added(self, saved, shotfit):
         assert shotfit("add-classes", saved, "zebra", "lynx")[0] == 0
-        assert "5 (2 added by name)" in shotfit("info", saved)[1]
+        assert "5 (2 added later)" in shotfit("info", saved)[1]
         assert shotfit("remove-classes", saved, "zebra")[0] == 0
-        assert "4 (1 added by name)" in shotfit("info", saved)[1]
+        assert "4 (1 added later)" in shotfit("info", saved)[1]
 
     def test_the_name_of_a_model_steers_no_terminal(self, saved, shotfit):
         code, out, _ = shotfit("info", forge(saved, backbone="clip\x1b[31m"))

@@ -119,12 +119,11 @@ def named_recipe(name: str, **options: Any) -> Recipe:
     kind, _, first = name.partition(":")
     names = published_names()
     if kind.lower() == "2sfs":
-        first = method_key(first)
-        entry = names.get(first)
+        entry = names.get(method_key(first))
         if entry is not None and entry.options:
             raise UsageError(f"{first} is a form of {entry.method}, which is no first stage.")
-        get_method(first or "layernorm")
-        return two_stage(first or "layernorm", **options)
+        get_method(method_key(first or "layernorm"))
+        return two_stage(method_key(first or "layernorm"), **options)
     entry = names.get(method_key(name))
     if first or entry is None:
         raise unknown_name("method", name, ["2sfs", *names])

@@ -76,7 +76,7 @@ def test_blank_tiny_turned_and_skipped_files_are_told(shotfit, folder):
     exif[0x0112] = 6
     picture(31).save(folder / "zebra" / "turned.jpg", exif=exif)
     for number in range(2):
-        (folder / "zebra" / f"{number}.heic").write_bytes(b"not for Pillow")
+        (folder / "zebra" / f"{number}.jxl").write_bytes(b"not for Pillow")
     (folder / "zebra" / "broken.png").write_bytes(b"\x89PNG")
     (folder / "zebra" / "cut.png").write_bytes((folder / "zebra" / "0.png").read_bytes()[:300])
     code, said, problems = notes(shotfit, folder)
@@ -85,7 +85,7 @@ def test_blank_tiny_turned_and_skipped_files_are_told(shotfit, folder):
     assert "1 image is nearly one colour: zebra/blank.png" in said
     assert "1 image is tiny: zebra/tiny.png" in said
     assert "1 image is turned upright by their EXIF" in said
-    assert "2 .heic files are not read" in said
+    assert "2 .jxl files are not read" in said
 
 
 def test_names_that_are_one_prompt_and_uneven_classes(shotfit, tmp_path):

@@ -13,7 +13,7 @@ MOST = 50
 NAMED = 3
 COMPARED = 20_000
 """Images beyond which near duplicates are not looked for: every pair is compared."""
-KNOWN = (".heic", ".heif", ".avif", ".psd", ".raw", ".cr2", ".nef", ".dng", ".svg", ".jxl", ".jp2")
+KNOWN = (".psd", ".raw", ".cr2", ".nef", ".dng", ".svg", ".jxl", ".jp2")
 """Endings of pictures that are not read."""
 
 Seen = tuple[str, Example, ImageLook]

@@ -7,6 +7,8 @@ The rooms are those of `tests/test_architecture.py`, which enforces what the pic
 
 import argparse
 import importlib.util
+import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,8 @@ from matplotlib.patches import FancyBboxPatch
 REPOSITORY = Path(__file__).parent.parent
 TARGET = REPOSITORY / "docs" / "figures" / "architecture.svg"
 
+BESIDE = 4
+"""Rooms that a line of the picture holds."""
 VALUE, WORK, REFUSED = "#eef3fa", "#dbe8d8", "#b03a2e"
 # (text, height, whether it is a value that is passed on or work that is done)
 FLOW = (
@@ -93,9 +97,17 @@ def draw_flow(axes: Axes) -> None:
         axes.text(place, last - gap - 0.5, rest, ha="center", size=8.5)
 
 
+def lines_of(level: Sequence[str]) -> list[list[str]]:
+    """The rooms of a level in lines of at most `BESIDE`, about equally long."""
+    names, lines = list(level), math.ceil(len(level) / BESIDE)
+    return [names[number::lines] for number in range(lines)]
+
+
 def draw_rooms(axes: Axes) -> None:
     """The rooms: each imports from the lines below its own."""
-    levels, left, width = rooms(), 7.4, 6.4
+    left, width = 7.4, 6.4
+    # Rooms of one level do not import each other: more than a line holds may lie in two.
+    levels = [part for level in rooms() for part in lines_of(level)]
     step = 11.0 / len(levels)
     for number, names in enumerate(levels):
         # In a row of many, a long name has the wider box.

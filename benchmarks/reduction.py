@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from page import put
+from page import run_or_write
 
 from shotfit.averages import estimate
 from shotfit.data.dataset import Dataset, Example
@@ -46,14 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--test", type=int, default=200, help="test images of a class")
     parser.add_argument("--results", type=Path, default=Path("results/reduction"))
     parser.add_argument("--write", type=Path, help="only put the table into this page")
-    options = parser.parse_args(arguments)
-    if options.write is None:
-        run_missing(options)
-        return
-    records = [json.loads(path.read_text()) for path in sorted(options.results.glob("*.json"))]
-    if not records:
-        parser.error(f"no records in {options.results}; run benchmarks/reduction.py")
-    put(options.write, "reduction", table(records))
+    run_or_write(parser, arguments, run_missing, "reduction", table)
 
 
 @reused_memory()

@@ -19,11 +19,13 @@ from transformers import (
 
 from shotfit.apps import cli
 from shotfit.backbone import Backbone
+from shotfit.classifier import FewShotClassifier
 from shotfit.data.dataset import Dataset, Example
 from shotfit.data.prefetch import Loading
 from shotfit.data.support_set import SupportSet
 from shotfit.data.task import make_task
 from shotfit.data.transforms import ImageSpec
+from shotfit.recipe import named_recipe
 
 torch.set_num_threads(1)
 
@@ -200,6 +202,13 @@ def checkpoint(tmp_path_factory):
     facts = {"size": {"shortest_edge": 32}, "crop_size": {"height": 32, "width": 32}}
     (folder / "preprocessor_config.json").write_text(json.dumps(facts))
     return folder
+
+
+@pytest.fixture(scope="module")
+def classifier(checkpoint):
+    """A few steps of both stages over shapes, on the tiny CLIP; a test may change it."""
+    recipe = named_recipe("2sfs", iters_per_shot=3)
+    return FewShotClassifier(str(checkpoint), recipe).fit(shapes_dataset(4), shots=2)
 
 
 @pytest.fixture

@@ -36,12 +36,6 @@ def fitted(task, checkpoint):
 
 
 @pytest.fixture(scope="module")
-def classifier(checkpoint):
-    recipe = named_recipe("2sfs", iters_per_shot=3)
-    return FewShotClassifier(str(checkpoint), recipe).fit(shapes_dataset(4), shots=2)
-
-
-@pytest.fixture(scope="module")
 def exported(classifier, tmp_path_factory):
     folder = tmp_path_factory.mktemp("exported") / "onnx"
     export_onnx(classifier, folder)

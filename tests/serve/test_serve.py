@@ -18,9 +18,7 @@ import aiohttp
 import pytest
 from conftest import shapes_dataset
 
-from shotfit.classifier import FewShotClassifier
 from shotfit.export.onnx import export_onnx
-from shotfit.recipe import named_recipe
 from shotfit.runtime import ExportedClassifier
 
 TOKEN = "a secret"
@@ -88,12 +86,6 @@ class Server:
     def stop(self):
         self.process.terminate()
         self.process.wait(timeout=30)
-
-
-@pytest.fixture(scope="module")
-def classifier(checkpoint):
-    recipe = named_recipe("2sfs", iters_per_shot=3)
-    return FewShotClassifier(str(checkpoint), recipe).fit(shapes_dataset(4), shots=2)
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,11 @@ from shotfit.errors import UsageError
 from shotfit.system.files import write_result
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+INK, SOFT, LINE = "#1C2330", "#697386", "#DFE3EA"
+"""Colours of words, of words beside them, and of lines."""
 
 
 def require_matplotlib() -> None:
@@ -33,6 +37,21 @@ def new_figure(width: float, height: float) -> "Figure":
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
+
+
+def plain_axes(width: float, height: float) -> "tuple[Figure, Axes]":
+    """A figure of so many inches with one pair of axes, of whose frame only the base is drawn.
+
+    Raises:
+        UsageError: when matplotlib is not installed.
+    """
+    figure = new_figure(width, height)
+    axes = figure.subplots()
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.spines["bottom"].set_color(LINE)
+    axes.tick_params(length=0, labelcolor=INK)
+    axes.set_axisbelow(True)
+    return figure, axes
 
 
 def save(figure: "Figure", path: Path, *, overwrite: bool = True) -> Path:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from shotfit.averages import Estimate
 from shotfit.errors import UsageError
 from shotfit.paper import unique
-from shotfit.report.figures.canvas import new_figure
+from shotfit.report.figures.canvas import INK, LINE, SOFT, plain_axes
 from shotfit.report.labels import axis_title, method_label
 from shotfit.report.protocol import Run
 from shotfit.report.suite import describe_protocol, rows_of
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 # Okabe and Ito's colours (2008), told apart with any colour vision.
 TWO_STAGE, ONE_STAGE, ZERO_SHOT = "#0072B2", "#E69F00", "#6B7280"
 KINDS = (("two stages", TWO_STAGE), ("one stage", ONE_STAGE), ("zero-shot", ZERO_SHOT))
-INK, SOFT, LINE = "#1C2330", "#697386", "#DFE3EA"
 SCATTER_SIZE = (7.2, 5.4)
 SCATTER_POINTS = (470.0, 320.0)
 """Inches of the figure, and about how many points its axes take of it, to place labels."""
@@ -44,7 +43,7 @@ def ranking(runs: Sequence[Run], metric: str | None = None) -> "Figure":
     if not estimates:
         raise UsageError(f"No method has {metric} on every task: there is nothing to draw.")
     order = sorted(estimates, key=lambda name: estimates[name].mean)
-    figure, axes = _canvas(7.2, 1.5 + 0.34 * len(order))
+    figure, axes = plain_axes(7.2, 1.5 + 0.34 * len(order))
     low = min(estimate.interval[0] for estimate in estimates.values())
     high = max(estimate.interval[1] for estimate in estimates.values())
     # Points, not bars: bars would have to start at zero, where no difference can be seen.
@@ -79,7 +78,7 @@ def base_novel_scatter(runs: Sequence[Run]) -> "Figure":
     names = [name for name in base if name in novel]
     if not names:
         raise UsageError("No method has base and novel accuracy on every task.")
-    figure, axes = _canvas(*SCATTER_SIZE)
+    figure, axes = plain_axes(*SCATTER_SIZE)
     for name in names:
         x, y = base[name], novel[name]
         axes.errorbar(
@@ -100,16 +99,6 @@ def base_novel_scatter(runs: Sequence[Run]) -> "Figure":
     axes.set_ylabel("Novel accuracy (%)")
     _finish(figure, axes, runs, names)
     return figure
-
-
-def _canvas(width: float, height: float) -> "tuple[Figure, Axes]":
-    figure = new_figure(width, height)
-    axes = figure.subplots()
-    axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.spines["bottom"].set_color(LINE)
-    axes.tick_params(length=0, labelcolor=INK)
-    axes.set_axisbelow(True)
-    return figure, axes
 
 
 def _finish(figure: "Figure", axes: "Axes", runs: Sequence[Run], names: Sequence[str]) -> None:

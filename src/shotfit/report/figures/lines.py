@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from shotfit.averages import Estimate
 from shotfit.errors import UsageError
 from shotfit.report.across import Across, told
-from shotfit.report.figures.canvas import new_figure
+from shotfit.report.figures.canvas import INK, LINE, SOFT, plain_axes
 from shotfit.report.labels import axis_title, method_label
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 # Okabe and Ito's colours (2008), told apart with any colour vision; then the same again, dashed.
 COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#6B7280")
-INK, SOFT, LINE = "#1C2330", "#697386", "#DFE3EA"
 
 
 def lines(found: Across) -> "Figure":
@@ -34,13 +33,8 @@ def lines(found: Across) -> "Figure":
         raise UsageError(
             f"No method has every dataset at two values of {found.fact}: there is no line to draw."
         )
-    figure = new_figure(7.2, 4.6)
-    axes = figure.subplots()
-    axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.spines["bottom"].set_color(LINE)
-    axes.tick_params(length=0, labelcolor=INK)
+    figure, axes = plain_axes(7.2, 4.6)
     axes.grid(axis="y", color=LINE, linewidth=0.8)
-    axes.set_axisbelow(True)
     for number, (name, estimates) in enumerate(drawn.items()):
         _line(axes, number, name, estimates)
     _names(axes, drawn)

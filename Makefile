@@ -57,7 +57,7 @@ $(STAMP):
 # Both keep what is done and go on when run again; each takes half an hour of one core. Every task
 # once, then three of them with more seeds, whose figures replace those of one seed.
 DYNAMICS := "$(BIN)/shotfit" dynamics --iterations 600 --every 20 --precision bf16 \
-	--results results/dynamics --out docs/figures/dynamics
+	--results results/dynamics --out docs/figures/dynamics --overwrite
 .PHONY: dynamics stopping-study
 dynamics: setup
 	@$(RUN) $(DYNAMICS) --data suite --seeds 1 --method layernorm bitfit --lr 5e-4

@@ -63,7 +63,7 @@ DATA = """
     dataset image_files web thumbnails
     task transforms checks shifts image_hashes broken
     benchmark image_looks
-    fewshot_lists difficulty prefetch
+    fewshot_lists difficulty prefetch contents
     decoded
     support_set holdout
     sources

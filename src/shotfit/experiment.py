@@ -24,6 +24,7 @@ from shotfit.backbone.fingerprint import fingerprint
 from shotfit.config import digest, to_dict
 from shotfit.data.benchmark.facts import benchmark_key, find_benchmark
 from shotfit.data.checks import check_split
+from shotfit.data.contents import task_content
 from shotfit.data.dataset import Dataset, Split
 from shotfit.data.difficulty import unbalanced, wrongly_labelled
 from shotfit.data.fewshot_lists import read_fewshot
@@ -142,6 +143,8 @@ def run(
     task = task_of(experiment, dataset, root)
     # Read before anything is trained: what is not there is said at once.
     targets = transfer_targets(experiment.transfer, root) if measured else {}
+    # Before anything is learned of them: what is exchanged meanwhile is told by the next look.
+    content = task_content(task, targets) if measured else ""
     log = RunLog()
     if checkpoints is not None:
         checkpoints.keep("log", log)
@@ -190,6 +193,7 @@ def run(
             "peak_memory_bytes": float(peak_memory_bytes(method.backbone.device)),
         },
         split_hash=task.split_hash,
+        content=content,
         environment={**environment(), **_hint_facts(method.backbone.hints)},
     )
     return record, method

@@ -97,6 +97,7 @@ def run_grid(
     isolate: bool,
     quiet: bool,
     as_json: bool,
+    overwrite: bool,
 ) -> int:
     """Runs what is missing, with its progress; returns the number of failed runs of the grid."""
     # Everything that can be wrong is found now: data, recipes, and records of another version.
@@ -115,6 +116,7 @@ def run_grid(
             retry_failed=retry_failed,
             isolate=isolate,
             weights={key: count + OVERHEAD for key, count in iterations.items()},
+            overwrite=overwrite,
         ):
             show(step, names)
     wanted = [record for record in load_records(folder) if record.id in names]

@@ -40,6 +40,12 @@ Budget = Annotated[
 Overwrite = Annotated[
     bool, typer.Option("--overwrite", help="Replace what another command has written there.")
 ]
+OverwriteRecords = Annotated[
+    bool,
+    typer.Option(
+        "--overwrite", help="Run again what has a result of other images, and replace figures."
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
 Int8 = Annotated[

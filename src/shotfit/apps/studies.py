@@ -29,6 +29,8 @@ class Surroundings:
     device: str | None = None
     root: str | None = None
     quiet: bool = False
+    overwrite: bool = False
+    """Replace results of other images than there are now, and other figures."""
 
     def say(self, text: str) -> None:
         """A line for the reader, unless quiet is wanted."""
@@ -49,6 +51,7 @@ def dynamics_study(
     groups: dict[str, list[Experiment]] = {}
     for experiment in experiments:
         groups.setdefault(dataclasses.replace(experiment, seed=0).id, []).append(experiment)
+    drawn: dict[str, list[LearningDynamics]] = {}
     methods: dict[str, list[LearningDynamics]] = {}
     for group in groups.values():
         first = group[0]
@@ -64,21 +67,25 @@ def dynamics_study(
                     dataset=dataset,
                     device=surroundings.device,
                     observe=progress.observe,
+                    overwrite=surroundings.overwrite,
                 )
             curves.append(curve)
         methods.setdefault(name, []).extend(curves)
-        _draw_dynamics(curves, surroundings, f"{dataset.name}_{name}")
+        drawn[f"{dataset.name}_{name}"] = curves
     for name, curves in methods.items():
         tasks = len({curve.dataset for curve in curves})
         if tasks > 1:
-            _draw_dynamics(curves, surroundings, f"mean-of-{tasks}-tasks_{name}")
+            drawn[f"mean-of-{tasks}-tasks_{name}"] = curves
+    # Last: a figure that may not be replaced must not keep others from being run.
+    for name, curves in drawn.items():
+        _draw_dynamics(curves, surroundings, name)
 
 
 def _draw_dynamics(
     curves: Sequence[LearningDynamics], surroundings: Surroundings, name: str
 ) -> None:
     path = surroundings.out / f"dynamics_{name}.png"
-    found = figures.plot_dynamics(curves, path)
+    found = figures.plot_dynamics(curves, path, overwrite=surroundings.overwrite)
     where = "too few points for a break"
     if found is not None:
         at = f"break at {found.iteration}" if found.exists else "no break"
@@ -108,12 +115,13 @@ def sweep_study(
         isolate=False,
         quiet=surroundings.quiet,
         as_json=False,
+        overwrite=surroundings.overwrite,
     )
     records = {record.id: record for record in load_records(surroundings.results)}
     rows = sweep_rows(((run.value, run.experiment.id) for run in runs), records)
     path = surroundings.out / f"sweep_{axis}_{_slug(title)}.png"
     if rows:
-        figures.plot_sweep(rows, AXES[axis][0], title, path)
+        figures.plot_sweep(rows, AXES[axis][0], title, path, overwrite=surroundings.overwrite)
         surroundings.say(f"{path}")
     for value, measured in rows:
         means = ", ".join(f"{key} {estimate.mean:.2f}" for key, estimate in measured.items())
@@ -132,6 +140,7 @@ def gain_study(experiments: Sequence[Experiment], title: str, surroundings: Surr
             surroundings.results,
             device=surroundings.device,
             root=surroundings.root,
+            overwrite=surroundings.overwrite,
         )
         gains.setdefault(gain.record.dataset, []).append(gain)
         points = gain_points([gain], metric)
@@ -139,7 +148,7 @@ def gain_study(experiments: Sequence[Experiment], title: str, surroundings: Surr
     path = surroundings.out / f"second-stage_{_slug(title)}.png"
     means = {name: gain_points(mine, metric) for name, mine in sorted(gains.items())}
     runs = {name: [gain_points([gain], metric) for gain in mine] for name, mine in gains.items()}
-    figures.plot_gain(means, runs, title, path)
+    figures.plot_gain(means, runs, title, path, overwrite=surroundings.overwrite)
     surroundings.say(f"{path}")
     for name, points in means.items():
         print(f"{name}: {points:+.2f}")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from shotfit.bench.contents import is_current, refuse_changed
 from shotfit.data.sources import load_dataset
 from shotfit.errors import UsageError, unknown_name
 from shotfit.evaluation.metrics import evaluate
@@ -109,11 +110,21 @@ def second_stage_gain(experiment: Experiment, **options: Any) -> Gain:
     return Gain(record, last)
 
 
-def load_or_measure_gain(experiment: Experiment, folder: Path, **options: Any) -> tuple[Gain, bool]:
-    """The gain from `folder`, or run and kept there; and whether it had to be run."""
+def load_or_measure_gain(
+    experiment: Experiment, folder: Path, *, overwrite: bool = False, **options: Any
+) -> tuple[Gain, bool]:
+    """The gain from `folder`, or run and kept there; and whether it had to be run.
+
+    Raises:
+        DataError: for a gain of other images than there are now, unless `overwrite`, which runs it
+            again.
+    """
     path = folder / f"{experiment.id}.json"
     if path.is_file():
-        return read_gain(path), False
+        kept = read_gain(path)
+        if is_current(experiment, kept.record.content, options.get("root"), options.get("dataset")):
+            return kept, False
+        refuse_changed([] if overwrite else [path])
     gain = second_stage_gain(experiment, **options)
     write_gain(path, gain)
     return gain, True

@@ -61,7 +61,7 @@ def check_runs(experiments: Sequence[Experiment], root: str | None) -> dict[str,
         DataError: for data that is missing or cannot be used.
     """
     iterations: dict[str, int] = {}
-    for group in _by_dataset(experiments):
+    for group in by_dataset(experiments):
         dataset = _load(group[0], root)
         check_test_images(dataset)
         missing = missing_files(dataset)
@@ -86,7 +86,7 @@ def estimate_runs(
     """
     done = [record for record in records if record.status == "done" and record.cost]
     estimates: dict[str, RunEstimate] = {}
-    for group in _by_dataset(experiments):
+    for group in by_dataset(experiments):
         dataset = None
         if group[0].source != "coop":
             dataset = _load(group[0], root)
@@ -122,7 +122,7 @@ def device_hours(
     return seconds / 3600
 
 
-def _by_dataset(experiments: Sequence[Experiment]) -> list[list[Experiment]]:
+def by_dataset(experiments: Sequence[Experiment]) -> list[list[Experiment]]:
     """Runs on the same data together, so that one dataset is in memory at a time."""
     groups: dict[str, list[Experiment]] = {}
     for experiment in experiments:

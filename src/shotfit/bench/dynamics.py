@@ -17,8 +17,10 @@ from typing import Any
 
 from shotfit.adaptation import Observe
 from shotfit.backbone import Backbone
+from shotfit.bench.contents import is_current, refuse_changed
 from shotfit.config import digest
 from shotfit.data.checks import check_test_images
+from shotfit.data.contents import task_content
 from shotfit.data.dataset import Dataset, Split
 from shotfit.data.images import open_image
 from shotfit.data.sources import load_dataset
@@ -84,6 +86,7 @@ def trace(
             f"{dataset.name} has one novel class, and among one name every answer is right: "
             "learning dynamics need at least four classes."
         )
+    content = task_content(task)
     tests = {key: _decoded(split) for key, split in task.tests.items()}
     backbone = backbone or Backbone.from_pretrained(experiment.backbone, experiment.revision)
     backbone = backbone.to(pick_device(device))
@@ -108,6 +111,7 @@ def trace(
         every=every,
         points=tuple(curve.points),
         split_hash=task.split_hash,
+        content=content,
         cost={
             "seconds": curve.seconds,
             "evaluation_seconds": curve.evaluation_seconds,
@@ -212,15 +216,22 @@ def curve_path(folder: Path, experiment: Experiment, every: int) -> Path:
 
 
 def load_or_trace(
-    experiment: Experiment, every: int, folder: Path, **options: Any
+    experiment: Experiment, every: int, folder: Path, *, overwrite: bool = False, **options: Any
 ) -> tuple[LearningDynamics, bool]:
     """The curve from `folder`, or run and kept there; and whether it had to be run.
 
     A curve that was broken off goes on from its last checkpoint. `options` are those of `trace`.
+
+    Raises:
+        DataError: for a curve of other images than there are now, unless `overwrite`, which runs
+            it again.
     """
     path = curve_path(folder, experiment, every)
     if path.is_file():
-        return read_dynamics(path), False
+        kept = read_dynamics(path)
+        if is_current(experiment, kept.content, options.get("root"), options.get("dataset")):
+            return kept, False
+        refuse_changed([] if overwrite else [path])
     with noticed_interrupt(signal.SIGTERM) as interrupt:
         interrupt.armed = True
         checkpoints = Checkpoints(

@@ -17,6 +17,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Literal
 
+from shotfit.bench.contents import changed_runs, refuse_changed
 from shotfit.bench.on_ray import run_on_ray
 from shotfit.experiment import Experiment, environment, run
 from shotfit.records import Record, read_record, record_files, write_record
@@ -56,6 +57,7 @@ def run_all(
     isolate: bool = False,
     ray: RayOptions | None = None,
     weights: Mapping[str, float] | None = None,
+    overwrite: bool = False,
 ) -> Iterator[GridStep]:
     """Runs what has no record in `folder` yet, yielding at every start and end.
 
@@ -63,12 +65,14 @@ def run_all(
     is yielded, so that leaving the loop, or being killed, loses at most the runs under way.
     Locally one run follows another, in this process, or each in its own with `isolate`: slower by
     the start of a process, but then a crash in native code or for lack of memory costs one run
-    only. `weights` are the relative costs of the runs by id, for the time left.
+    only. `weights` are the relative costs of the runs by id, for the time left. With
+    `overwrite`, records of other images than there are now are replaced.
 
     Raises:
-        DataError: when a record is damaged or of another version, or Ray cannot be reached.
+        DataError: when a record is damaged, of another version, or, unless `overwrite`, of other
+            images than there are now; or Ray cannot be reached.
     """
-    known = _known(experiments, folder)
+    known = _known(experiments, folder, root, overwrite)
     pending = [
         experiment
         for experiment in experiments
@@ -110,10 +114,16 @@ def run_all(
         )
 
 
-def _known(experiments: Sequence[Experiment], folder: Path) -> dict[str, Record]:
+def _known(
+    experiments: Sequence[Experiment], folder: Path, root: str | None, overwrite: bool
+) -> dict[str, Record]:
+    """The records that there are, of the images that there are."""
     files = record_files(folder)
     wanted = [experiment.id for experiment in experiments if experiment.id in files]
-    return {key: read_record(files[key]) for key in wanted}
+    known = {key: read_record(files[key]) for key in wanted}
+    changed = changed_runs(experiments, known, root)
+    refuse_changed([] if overwrite else [files[key] for key in changed])
+    return {key: record for key, record in known.items() if key not in changed}
 
 
 def execute(

@@ -1,5 +1,6 @@
 """Images from files, bytes, arrays and pictures: upright, RGB, and an error for what is broken."""
 
+import hashlib
 import io
 import math
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from PIL import ExifTags, Image, UnidentifiedImageError
 
 from shotfit.data.addresses import is_address
 from shotfit.errors import DataError, UsageError
+from shotfit.system.files import read_plain
 
 # Pillow warns from here on and refuses twice as much; a photo of this many pixels is an attack.
 MAX_PIXELS = 178_956_970
@@ -34,7 +36,32 @@ TURNS = {
 }
 """How an image is made upright, by its EXIF orientation."""
 
-ImageSource = str | Path | bytes | Image.Image | np.ndarray | Callable[[], "ImageSource"]
+
+class HashedFile:
+    """A file that notes, when its image is opened, what it held then."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.content = ""
+        """Sixteen hex digits of the SHA-256 of its bytes; empty as long as nothing was read."""
+
+    def __str__(self) -> str:
+        return self.path
+
+    def read(self) -> bytes:
+        """Its bytes.
+
+        Raises:
+            OSError: when it cannot be read.
+        """
+        content = read_plain(Path(self.path).expanduser())
+        self.content = hashlib.sha256(content).hexdigest()[:16]
+        return content
+
+
+ImageSource = (
+    str | Path | HashedFile | bytes | Image.Image | np.ndarray | Callable[[], "ImageSource"]
+)
 """Where pixels are: a file, a file's content, a picture, an array, or a function that gives one."""
 
 
@@ -55,7 +82,9 @@ def open_image(
             file, or of none of the `FORMATS`.
         UsageError: for an object that is not an image.
     """
-    name = name or (str(source) if isinstance(source, str | Path) else "the given image")
+    name = name or (
+        str(source) if isinstance(source, str | Path | HashedFile) else "the given image"
+    )
     if is_address(source):
         raise DataError(f"{name} is on the web: download it, or allow it with fetch_urls=True.")
     if callable(source):
@@ -72,7 +101,9 @@ def open_image(
             image = _opened(source)
         elif isinstance(source, str | Path):
             # Read whole: Pillow leaves a file open when decoding fails.
-            image = _opened(_content(Path(source).expanduser()))
+            image = _opened(read_plain(Path(source).expanduser()))
+        elif isinstance(source, HashedFile):
+            image = _opened(source.read())
         else:
             raise UsageError(
                 f"An image must be a path, bytes, a PIL image or an array, "
@@ -148,13 +179,6 @@ def pixels_of(content: bytes, name: str) -> int:
         ) from error
     except Exception as error:
         raise DataError(f"{name} claims what cannot be: {error}.") from error
-
-
-def _content(path: Path) -> bytes:
-    # A pipe would block, and a device never ends.
-    if path.exists() and not path.is_file():
-        raise OSError("it is not a file")
-    return path.read_bytes()
 
 
 def _opened(content: bytes) -> Image.Image:

@@ -38,6 +38,8 @@ class LearningDynamics:
     every: int
     points: tuple[DynamicsPoint, ...]
     split_hash: str = ""
+    content: str = ""
+    """Of what its images held, as in `Record`."""
     cost: dict[str, float] = field(default_factory=dict)
     """`seconds` in all, `evaluation_seconds` of them for looking."""
     environment: dict[str, str] = field(default_factory=dict)

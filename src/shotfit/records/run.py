@@ -34,6 +34,9 @@ class Record:
     """`seconds` of training, `processor_seconds` of it (summed over the processors: other work on
     the machine hardly adds to it), `evaluation_seconds`, `iterations`, `peak_memory_bytes`."""
     split_hash: str = ""
+    """Of the names of its images, their labels and classes."""
+    content: str = ""
+    """Of what its images held; empty in records from before this was noted, and of a fit."""
     environment: dict[str, str] = field(default_factory=dict)
     error: str = ""
     schema: int = SCHEMA

@@ -2,9 +2,29 @@
 
 import os
 import secrets
+import stat
 from pathlib import Path
 
 from shotfit.errors import DataError
+
+
+def read_plain(path: Path) -> bytes:
+    """What a plain file holds. A pipe is not waited for, a device not opened.
+
+    Raises:
+        OSError: when it cannot be read, or is no plain file.
+    """
+    _require_plain(os.stat(path))
+    # Asked again of what was opened: in between, the name may have become another file's.
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    with open(os.open(path, flags), "rb") as file:
+        _require_plain(os.fstat(file.fileno()))
+        return file.read()
+
+
+def _require_plain(facts: os.stat_result) -> None:
+    if not stat.S_ISREG(facts.st_mode):
+        raise OSError("it is not a file")
 
 
 def write_atomically(path: Path, text: str) -> None:

@@ -99,6 +99,10 @@ def bench(
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Run failed ones again.")
     ] = False,
+    overwrite: Annotated[
+        bool,
+        typer.Option("--overwrite", help="Run again what has a record of other images by now."),
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the plan and its estimated cost.")
     ] = False,
@@ -147,6 +151,7 @@ def bench(
         isolate=isolate,
         quiet=quiet,
         as_json=as_json,
+        overwrite=overwrite,
     )
     if failed:
         raise typer.Exit(1)

@@ -32,6 +32,7 @@ def dynamics(
     results: Annotated[Path, typer.Option(help="Folder of the curves.")] = Path("results/dynamics"),
     out: Annotated[Path, typer.Option(help="Folder of the figures.")] = Path("figures"),
     option: options.MethodOptions = None,
+    overwrite: options.OverwriteRecords = False,
     device: options.Device = None,
     root: options.Root = None,
     quiet: options.Quiet = False,
@@ -64,4 +65,4 @@ def dynamics(
         for recipe in recipes
         for seed in seeds or [1]
     ]
-    dynamics_study(experiments, every, Surroundings(results, out, device, root, quiet))
+    dynamics_study(experiments, every, Surroundings(results, out, device, root, quiet, overwrite))

@@ -37,6 +37,7 @@ def sweep(
     backbone: Annotated[str, typer.Option(help="Hub id, folder, or iconclip.")] = "iconclip",
     results: Annotated[Path, typer.Option(help="Folder of the records.")] = Path("results/sweep"),
     out: Annotated[Path, typer.Option(help="Folder of the figure.")] = Path("figures"),
+    overwrite: options.OverwriteRecords = False,
     device: options.Device = None,
     root: options.Root = None,
     quiet: options.Quiet = False,
@@ -64,7 +65,7 @@ def sweep(
         f"{datasets} tasks" if datasets > 1 else str(experiments[0].data.get("name", "a folder"))
     )
     title = f"{method}, {setting.replace('_', '-')}, {shots} shots, {tasks}"
-    surroundings = Surroundings(results, out, device, root, quiet)
+    surroundings = Surroundings(results, out, device, root, quiet, overwrite)
     if axis == "second-stage":
         gain_study(experiments, title, surroundings)
     elif sweep_study(axis, experiments, values, title, surroundings):

@@ -21,7 +21,9 @@ STYLES = {
 }
 
 
-def plot_dynamics(curves: Sequence[LearningDynamics], path: Path) -> PhaseBreak | None:
+def plot_dynamics(
+    curves: Sequence[LearningDynamics], path: Path, *, overwrite: bool = True
+) -> PhaseBreak | None:
     """Draws the mean of a method's curves, over seeds and datasets; returns its break.
 
     The layout is the paper's figure 2: accuracy over iterations, base and novel, the break as a
@@ -57,7 +59,7 @@ def plot_dynamics(curves: Sequence[LearningDynamics], path: Path) -> PhaseBreak 
     where = first.dataset if len(datasets) == 1 else f"mean of {len(datasets)} tasks"
     axes.set_title(f"{where}, {first.method}: {shots} shots, {seeds}", fontsize=10)
     axes.legend(loc="lower right", fontsize=8, framealpha=0.9)
-    save(figure, path)
+    save(figure, path, overwrite=overwrite)
     return found
 
 
@@ -97,7 +99,9 @@ def _mark(axes: Any, points: Sequence[DynamicsPoint], found: PhaseBreak | None) 
     )
 
 
-def plot_sweep(rows: Sequence[SweepRow], name: str, title: str, path: Path) -> None:
+def plot_sweep(
+    rows: Sequence[SweepRow], name: str, title: str, path: Path, *, overwrite: bool = True
+) -> None:
     """Draws base, novel and harmonic mean, or accuracy, over a swept value; bars span the 95 %
     interval of the mean over seeds."""
     figure = new_figure(5.2, 3.5)
@@ -123,11 +127,16 @@ def plot_sweep(rows: Sequence[SweepRow], name: str, title: str, path: Path) -> N
     axes.set_title(title, fontsize=10)
     axes.legend(fontsize=8, framealpha=0.9)
     axes.grid(axis="y", alpha=0.3)
-    save(figure, path)
+    save(figure, path, overwrite=overwrite)
 
 
 def plot_gain(
-    gains: Mapping[str, float], runs: Mapping[str, Sequence[float]], title: str, path: Path
+    gains: Mapping[str, float],
+    runs: Mapping[str, Sequence[float]],
+    title: str,
+    path: Path,
+    *,
+    overwrite: bool = True,
 ) -> None:
     """Draws what the second stage adds to leaving after the first, in points of accuracy: a bar a
     dataset, sorted; dots are its single `runs`."""
@@ -152,4 +161,4 @@ def plot_gain(
     axes.axvline(0, color="black", linewidth=0.8)
     axes.set_xlabel("points of accuracy added by the second stage")
     axes.set_title(title, fontsize=10)
-    save(figure, path)
+    save(figure, path, overwrite=overwrite)

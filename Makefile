@@ -25,7 +25,7 @@ PYTEST := "$(BIN)/python" -m pytest -n 2 --dist loadgroup
 .PHONY: demo test check setup bench-smoke
 
 demo: setup
-	@OMP_NUM_THREADS=1 "$(BIN)/shotfit" demo --out "$(HERE)/demo"
+	@OMP_NUM_THREADS=1 "$(BIN)/shotfit" demo --out "$(HERE)/demo" --overwrite
 
 test: setup
 	@$(RUN) "$(BIN)/ruff" format --no-cache --check .

@@ -218,3 +218,28 @@ def test_classes_that_are_added_at_once_are_all_there(fitted, tmp_path, monkeypa
     classes = load(folder).classes
     assert classes[:2] == fitted.classes[1:] and sorted(classes[2:]) == sorted(names)
     assert list(tmp_path.iterdir()) == [folder]
+
+
+def test_an_evaluation_takes_the_place_of_a_file_on_request_alone(fitted, tmp_path, shotfit):
+    folder = fitted.save_pretrained(tmp_path / "saved")
+    for option in ("--csv", "--keep-predictions"):
+        kept = tmp_path / "kept"
+        kept.write_text("my thesis")
+        command = ("evaluate", folder, "digits", "--classes", "three,seven", option, kept, "-q")
+        code, _, error = shotfit(*command)
+        assert code == 3 and "kept is there already: --overwrite replaces it" in error
+        assert kept.read_text() == "my thesis"
+        assert shotfit(*command, "--overwrite")[0] == 0
+        assert kept.read_text() != "my thesis"
+
+
+@pytest.mark.parametrize("there", ["demo.png", "classifier"])
+def test_a_demo_is_told_before_it_starts_what_it_would_replace(fitted, tmp_path, shotfit, there):
+    if there == "classifier":
+        fitted.save_pretrained(tmp_path / there)
+    else:
+        (tmp_path / there).write_text("my drawing")
+    before = contents(tmp_path)
+    code, out, error = shotfit("demo", "--out", tmp_path)
+    assert code == 3 and "already: --overwrite replaces it" in error and not out
+    assert contents(tmp_path) == before

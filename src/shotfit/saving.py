@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import shutil
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -42,6 +41,7 @@ from shotfit.system.folders import (
     folder_written_whole,
     is_empty,
     is_fixed,
+    keep_other_files,
     readable_as_its_folder,
     recover,
 )
@@ -85,7 +85,7 @@ def save(fitted: Fitted, folder: Path) -> Path:
     try:
         with folder_written_whole(folder) as made:
             _write(fitted, made, _reference(fitted, folder), own=True)
-            _keep_other_files(folder, made)
+            keep_other_files(folder, made, OWN_FILES)
     except OSError as error:
         raise DataError(f"Cannot write {folder}: {error}") from error
     return folder
@@ -303,15 +303,6 @@ def is_unfinished(provenance: Mapping[str, bytes]) -> bool:
     with contextlib.suppress(ValueError, AttributeError):
         return json.loads(provenance.get(RECORD, b"{}")).get("status") == "interrupted"
     return False
-
-
-def _keep_other_files(before: Path, made: Path) -> None:
-    """What a user has put into the folder stays in it."""
-    for entry in before.iterdir() if before.is_dir() and not is_empty(before) else ():
-        if entry.name not in OWN_FILES and entry.is_dir() and not entry.is_symlink():
-            shutil.copytree(entry, made / entry.name, symlinks=True)
-        elif entry.name not in OWN_FILES:
-            shutil.copy2(entry, made / entry.name, follow_symlinks=False)
 
 
 def _stages(method: Method) -> list[Method]:

@@ -310,6 +310,48 @@ def test_an_interrupted_command_goes_on_and_embeds_nothing_again(
     assert not (tmp_path / "rows.jsonl.partial.json").exists()
 
 
+@pytest.mark.parametrize("suffix", ["jsonl", "csv"])
+def test_rows_of_images_that_were_exchanged_are_answered_again(
+    shotfit, model, images, tmp_path, monkeypatch, suffix
+):
+    """Other pixels under the same names, with the sizes and the times that were there before."""
+    whole, out = tmp_path / f"whole.{suffix}", tmp_path / f"rows.{suffix}"
+    (images / "2" / "99.png").write_text("no image")
+    arguments = ("predict", model, images, "--batch-size", 2, "-q", "--out")
+    assert shotfit(*arguments, out)[0] == 3
+    partial = tmp_path / f"rows.{suffix}.partial"
+    rows = read(partial)
+    assert len(rows) == 12 and len({row["content"] for row in rows}) == 12
+    first, second = list_images(images)[6:8]
+    facts, pixels = os.stat(second), Path(second).read_bytes()
+    Path(second).write_bytes(Path(first).read_bytes()[: len(pixels)].ljust(len(pixels)))
+    os.utime(second, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    code, _, error = shotfit(*arguments, out, "--skip-broken")
+    assert code == 0
+    assert f"{second} is another image by now; 6 rows before it are kept" in error
+    assert shotfit(*arguments, whole, "--skip-broken")[0] == 0
+    assert out.read_text() == whole.read_text() and "content" not in out.read_text()
+    # Rows from before contents were noted, or of nobody, are answered again, too.
+    assert shotfit(*arguments, out, "--overwrite")[0] == 3
+    lines = partial.read_text().splitlines(keepends=True)
+    lines[2] = '["what", "is", "this"]\n'
+    partial.write_text("".join(lines))
+    assert (
+        "; 2 rows before it are kept" in shotfit(*arguments, out, "--overwrite", "--skip-broken")[2]
+    )
+    assert out.read_text() == whole.read_text()
+
+
+def test_answers_take_the_place_of_a_file_on_request_alone(shotfit, model, images, tmp_path):
+    out = tmp_path / "rows.jsonl"
+    out.write_text("my thesis")
+    code, _, error = shotfit("predict", model, images, "--out", out)
+    assert code == 3 and "rows.jsonl is there already: --overwrite replaces it" in error
+    assert out.read_text() == "my thesis" and list(tmp_path.glob("rows*")) == [out]
+    assert shotfit("predict", model, images, "--out", out, "--overwrite")[0] == 0
+    assert len(read(out)) == 12
+
+
 def test_rows_of_another_command_are_not_mixed_in(shotfit, model, images, tmp_path):
     out = tmp_path / "rows.jsonl"
     (images / "2" / "99.png").write_text("no image")

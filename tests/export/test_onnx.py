@@ -166,6 +166,15 @@ def test_the_command_writes_and_says_how_near(shotfit, classifier, tmp_path):
     }
     code, _, err = shotfit("export", "onnx", tmp_path / "saved", tmp_path / "saved")
     assert code == 3 and "is not an export" in err
+    (tmp_path / "out" / "notes.txt").write_text("mine")
+    before = sorted(path.name for path in (tmp_path / "out").iterdir())
+    command = ("export", "onnx", tmp_path / "saved", tmp_path / "out", "--no-text", "--json")
+    code, _, err = shotfit(*command)
+    assert code == 3 and "holds an export already: --overwrite replaces it" in err
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == before
+    assert shotfit(*command, "--overwrite")[0] == 0
+    kept = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert kept == [name for name in before if not name.startswith(("text", "tokenizer"))]
 
 
 RUNTIME = """

@@ -1,5 +1,7 @@
 """What other programs load: a plain checkpoint in transformers' pipeline, an adapter in PEFT."""
 
+import shutil
+
 import pytest
 import torch
 from conftest import COLORS, shapes_dataset
@@ -88,6 +90,24 @@ def test_commands(shotfit, checkpoint, tmp_path):
     code, out, err = shotfit("export", "peft", tmp_path / "saved", tmp_path / "adapter")
     assert code == 0 and "LN_TUNING" in out, err
     code, _, err = shotfit("export", "merged", tmp_path / "saved", tmp_path / "merged")
-    assert code == 3 and "in use" in err
-    with pytest.raises(DataError, match="in use"):
-        export_peft(fitted(checkpoint, "2sfs"), tmp_path / "adapter")
+    assert code == 3 and "holds an export already: --overwrite replaces it" in err
+    with pytest.raises(DataError, match="holds an export already"):
+        export_peft(fitted(checkpoint, "2sfs"), tmp_path / "adapter", overwrite=False)
+
+
+def test_an_export_is_replaced_on_request_and_nothing_else_is(shotfit, checkpoint, tmp_path):
+    fitted(checkpoint, "2sfs").save_pretrained(tmp_path / "saved")
+    out = tmp_path / "merged"
+    command = ("export", "merged", tmp_path / "saved", out)
+    assert shotfit(*command)[0] == 0
+    (out / "notes.txt").write_text("mine")
+    assert shotfit(*command, "--overwrite")[0] == 0
+    assert (out / "notes.txt").read_text() == "mine", "what a user has put there stays"
+    assert shotfit(*command, "--overwrite")[0] == 0
+    # A model that was trained further since, and a pretrained one.
+    (out / "model.safetensors").write_bytes(b"a month of work")
+    for place in (out, shutil.copytree(checkpoint, tmp_path / "model")):
+        before = {path.name: path.read_bytes() for path in place.iterdir()}
+        code, _, err = shotfit("export", "merged", tmp_path / "saved", place, "--overwrite")
+        assert code == 3 and "is not an export as it was written; it is left as it is" in err
+        assert {path.name: path.read_bytes() for path in place.iterdir()} == before

@@ -10,7 +10,8 @@ import torch
 from torch import nn
 
 from shotfit.classifier import FewShotClassifier
-from shotfit.errors import DataError, UsageError
+from shotfit.errors import UsageError
+from shotfit.export.place import check_place, exported_folder
 from shotfit.export.pretrained import (
     Pretrained,
     check_embeddings,
@@ -20,7 +21,6 @@ from shotfit.export.pretrained import (
 )
 from shotfit.layers.lora import LoRALinear
 from shotfit.methods.base import Method
-from shotfit.system.folders import folder_written_whole
 
 
 @dataclass(frozen=True)
@@ -33,35 +33,33 @@ class PeftExport:
     difference: float
 
 
-def export_peft(classifier: FewShotClassifier, folder: str | Path) -> PeftExport:
+def export_peft(
+    classifier: FewShotClassifier, folder: str | Path, *, overwrite: bool = True
+) -> PeftExport:
     """Writes LayerNorm tuning or LoRA as a PEFT adapter, loads it again, and compares.
 
     As with `export_merged`, the rows of a second stage are no part of it.
 
     Raises:
         UsageError: for a method that is neither, or when peft is not installed.
-        DataError: when the folder is in use or cannot be written, or the pretrained model is gone.
+        DataError: as `exported_folder`, or when the pretrained model is gone.
     """
     try:
         import peft  # noqa: F401
     except ImportError:
         raise UsageError("PEFT adapters need peft: pip install 'shotfit[peft]'.") from None
     folder = Path(folder).expanduser()
-    if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
-        raise DataError(f"{folder} is in use; give a new folder.")
+    check_place(folder, overwrite=overwrite)
     method = first_stage(classifier)
     found = read_pretrained(classifier)
     pairs = _pairs(classifier, found)
     lora = all(isinstance(own, LoRALinear) for own, _ in pairs)
     write = _write_lora if lora else _write_norms
-    try:
-        with warnings.catch_warnings(), folder_written_whole(folder) as made:
-            # PEFT looks layers up by ways that it calls deprecated, and asks for care with norms.
-            warnings.simplefilter("ignore")
-            write(found, pairs, made)
-            difference = _check(classifier, method, made)
-    except OSError as error:
-        raise DataError(f"Cannot write {folder}: {error}") from error
+    with exported_folder(folder, overwrite=overwrite) as made, warnings.catch_warnings():
+        # PEFT looks layers up by ways that it calls deprecated, and asks for care with norms.
+        warnings.simplefilter("ignore")
+        write(found, pairs, made)
+        difference = _check(classifier, method, made)
     return PeftExport(folder, "LORA" if lora else "LN_TUNING", difference)
 
 

@@ -9,7 +9,7 @@ from torch import nn
 
 from shotfit.backbone.tower import LINEAR, Tower
 from shotfit.classifier import FewShotClassifier
-from shotfit.errors import DataError
+from shotfit.export.place import check_place, exported_folder
 from shotfit.export.pretrained import (
     Pretrained,
     check_embeddings,
@@ -17,7 +17,6 @@ from shotfit.export.pretrained import (
     learned_inside,
     read_pretrained,
 )
-from shotfit.system.folders import folder_written_whole
 
 
 @dataclass(frozen=True)
@@ -31,7 +30,9 @@ class MergedExport:
 
 
 @torch.no_grad()
-def export_merged(classifier: FewShotClassifier, folder: str | Path) -> MergedExport:
+def export_merged(
+    classifier: FewShotClassifier, folder: str | Path, *, overwrite: bool = True
+) -> MergedExport:
     """Writes a checkpoint that transformers loads, and its pipelines and ShotFit too.
 
     It has the tuned encoders and answers by names alone: the rows of a second stage are no part of
@@ -39,22 +40,18 @@ def export_merged(classifier: FewShotClassifier, folder: str | Path) -> MergedEx
 
     Raises:
         UsageError: when the method learned something that no plain model has a place for.
-        DataError: when the folder is in use or cannot be written, or the pretrained model is gone.
+        DataError: as `exported_folder`, or when the pretrained model is gone.
     """
     folder = Path(folder).expanduser()
-    if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
-        raise DataError(f"{folder} is in use; give a new folder.")
+    check_place(folder, overwrite=overwrite)
     method = first_stage(classifier)
     learned_inside(classifier, "a plain model")
     found = read_pretrained(classifier)
     for name in ("vision", "text"):
         _fold(getattr(method.backbone, name), getattr(found.backbone, name))
     difference = check_embeddings(method, found.backbone.to(method.backbone.device))
-    try:
-        with folder_written_whole(folder) as made:
-            _write(found, made)
-    except OSError as error:
-        raise DataError(f"Cannot write {folder}: {error}") from error
+    with exported_folder(folder, overwrite=overwrite) as made:
+        _write(found, made)
     return MergedExport(folder, method.template, difference)
 
 

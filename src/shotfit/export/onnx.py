@@ -12,13 +12,13 @@ from shotfit.classifier import FewShotClassifier
 from shotfit.errors import DataError, UsageError
 from shotfit.evaluation.scoring import GivenImages, blended, logit_scale
 from shotfit.export.graphs import ImageGraph, TextGraph, write_graph
+from shotfit.export.place import exported_folder
 from shotfit.methods.base import Method
 from shotfit.runtime.class_matrix import ClassMatrix
 from shotfit.runtime.graphs import Graphs
 from shotfit.runtime.manifest import (
     CLASSES,
     IMAGE,
-    MANIFEST,
     TEXT,
     TOKENIZER,
     Manifest,
@@ -26,7 +26,6 @@ from shotfit.runtime.manifest import (
     sha256,
 )
 from shotfit.runtime.rule import FittedRule
-from shotfit.system.folders import folder_written_whole, is_empty
 
 TOLERANCE = 1e-4
 """How far a score may lie from PyTorch's: as a cosine, that is, over the length of the longest row
@@ -59,7 +58,11 @@ class OnnxExport:
 
 
 def export_onnx(
-    classifier: FewShotClassifier, folder: str | Path, options: OnnxOptions | None = None
+    classifier: FewShotClassifier,
+    folder: str | Path,
+    options: OnnxOptions | None = None,
+    *,
+    overwrite: bool = True,
 ) -> OnnxExport:
     """Writes a folder that `shotfit.runtime` answers from, after comparing it with PyTorch.
 
@@ -67,24 +70,20 @@ def export_onnx(
 
     Raises:
         UsageError: when the method cannot be exported, with the reason, or onnx is not installed.
-        DataError: when the folder holds something else, or cannot be written.
+        DataError: when the folder holds something else, an export and not `overwrite`, or cannot be
+            written.
     """
     options, folder = options or OnnxOptions(), Path(folder).expanduser()
     if options.batch is not None and options.batch < 1:
         raise UsageError("A batch has at least one image.")
-    if folder.is_file() or (folder.is_dir() and _foreign(folder)):
-        raise DataError(f"{folder} exists and is not an export; it is left as it is.")
     method = classifier.method
-    try:
-        with folder_written_whole(folder) as made:
-            class_matrix(classifier).write(made / CLASSES)
-            _write_image_graph(method, made / IMAGE, options)
-            rules = _write_text(method, made, options) if options.text else None
-            _manifest(classifier, made, rules, options).write(made)
-            difference = _difference(classifier, Graphs(made, Manifest.read(made), threads=1))
-            sizes = {path.name: path.stat().st_size for path in sorted(made.iterdir())}
-    except OSError as error:
-        raise DataError(f"Cannot write {folder}: {error}") from error
+    with exported_folder(folder, overwrite=overwrite) as made:
+        class_matrix(classifier).write(made / CLASSES)
+        _write_image_graph(method, made / IMAGE, options)
+        rules = _write_text(method, made, options) if options.text else None
+        _manifest(classifier, made, rules, options).write(made)
+        difference = _difference(classifier, Graphs(made, Manifest.read(made), threads=1))
+        sizes = {path.name: path.stat().st_size for path in sorted(made.iterdir())}
     return OnnxExport(folder, sizes, difference)
 
 
@@ -249,7 +248,3 @@ def _text_difference(method: Method, graphs: Graphs) -> float:
     rows, offsets = method.score_rows(method.encode_classes([_UNSEEN]))
     row, offset = graphs.class_row(_UNSEEN)
     return max(float(np.abs(row - rows[0].cpu().numpy()).max()), abs(offset - float(offsets[0])))
-
-
-def _foreign(folder: Path) -> bool:
-    return not is_empty(folder) and not (folder / MANIFEST).is_file()

@@ -53,6 +53,16 @@ def write_bytes_atomically(path: Path, content: bytes) -> None:
         raise
 
 
+def check_new(path: Path, *, overwrite: bool) -> None:
+    """Says before any work is done that its result would replace a file.
+
+    Raises:
+        DataError: when the file is there and not `overwrite`.
+    """
+    if path.is_file() and not overwrite:
+        raise DataError(f"{path} is there already: --overwrite replaces it.")
+
+
 def write_result(path: Path, content: bytes, *, overwrite: bool) -> None:
     """Writes a file that a command was asked for; the same content may be there already.
 

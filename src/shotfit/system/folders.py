@@ -10,7 +10,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -101,6 +101,16 @@ def check_writable(target: Path) -> None:
         place = place.parent
     with _scratch(place) as scratch:
         (scratch / "probe").write_bytes(bytes(PROBE_BYTES))
+
+
+def keep_other_files(before: Path, made: Path, own: Collection[str]) -> None:
+    """Copies what a user has put into a folder, beside the files of our `own`, into the one that
+    takes its place."""
+    for entry in before.iterdir() if before.is_dir() and not is_empty(before) else ():
+        if entry.name not in own and entry.is_dir() and not entry.is_symlink():
+            shutil.copytree(entry, made / entry.name, symlinks=True)
+        elif entry.name not in own:
+            shutil.copy2(entry, made / entry.name, follow_symlinks=False)
 
 
 def readable_as_its_folder(path: Path) -> None:

@@ -21,11 +21,12 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder for the picture and the classifier.")] = Path(
         "demo"
     ),
+    overwrite: options.Overwrite = False,
     as_json: options.Json = False,
 ) -> None:
     """See it work: two stages on an embedded task, beside zero-shot and one stage."""
     from shotfit.apps.demo.showcase import showcase
 
-    result = showcase(task, shots, seed, out, quiet=as_json)
+    result = showcase(task, shots, seed, out, quiet=as_json, overwrite=overwrite)
     if as_json:
         print(json.dumps(result, indent=2))

@@ -8,6 +8,7 @@ import typer
 
 from shotfit.apps import options
 from shotfit.errors import UsageError
+from shotfit.system.files import check_new
 
 EXAMPLES = (
     "shotfit evaluate pets photos",
@@ -32,6 +33,7 @@ def evaluate(
     keep_predictions: Annotated[
         Path | None, typer.Option(help="Write every image's answer and logits here (JSON lines).")
     ] = None,
+    overwrite: options.Overwrite = False,
     published_scores: options.PublishedScores = False,
     int8: options.Int8 = False,
     backbone: options.SavedBackbone = None,
@@ -48,6 +50,8 @@ def evaluate(
     for file in (csv, keep_predictions):
         if file is not None and not file.parent.is_dir():
             raise UsageError(f"There is no folder {file.parent} for {file.name}.")
+        if file is not None:
+            check_new(file, overwrite=overwrite)
     from shotfit.apps import evaluation as shown
     from shotfit.apps.pretrained import confirmed
     from shotfit.classifier import FewShotClassifier

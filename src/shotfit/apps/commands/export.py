@@ -43,6 +43,7 @@ def onnx(
         bool,
         typer.Option("--int8", help="Matrix products in 8 bits: a quarter of the size, not exact."),
     ] = False,
+    overwrite: options.Overwrite = False,
     backbone: options.SavedBackbone = None,
     as_json: options.Json = False,
 ) -> None:
@@ -52,9 +53,11 @@ def onnx(
     from shotfit.apps.pretrained import confirmed
     from shotfit.classifier import FewShotClassifier
     from shotfit.export.onnx import OnnxOptions, export_onnx
+    from shotfit.export.place import check_place
 
+    check_place(out.expanduser(), overwrite=overwrite)
     classifier = FewShotClassifier.from_pretrained(model, backbone=confirmed(model, backbone))
-    found = export_onnx(classifier, out, OnnxOptions(batch, text, int8))
+    found = export_onnx(classifier, out, OnnxOptions(batch, text, int8), overwrite=overwrite)
     if as_json:
         facts = {"folder": str(found.folder), "sizes": found.sizes, "difference": found.difference}
         print(json.dumps(facts))
@@ -65,7 +68,12 @@ def onnx(
 
 
 @app.command()
-def merged(model: Model, out: Out, backbone: options.SavedBackbone = None) -> None:
+def merged(
+    model: Model,
+    out: Out,
+    overwrite: options.Overwrite = False,
+    backbone: options.SavedBackbone = None,
+) -> None:
     """The tuned encoders as a plain transformers checkpoint, for pipelines and other programs.
 
     It answers by names alone: the rows of a second stage are no part of it.
@@ -73,22 +81,31 @@ def merged(model: Model, out: Out, backbone: options.SavedBackbone = None) -> No
     from shotfit.apps.pretrained import confirmed
     from shotfit.classifier import FewShotClassifier
     from shotfit.export.merged import export_merged
+    from shotfit.export.place import check_place
 
+    check_place(out.expanduser(), overwrite=overwrite)
     classifier = FewShotClassifier.from_pretrained(model, backbone=confirmed(model, backbone))
-    found = export_merged(classifier, out)
+    found = export_merged(classifier, out, overwrite=overwrite)
     print(f"{found.folder}: unit embeddings lie within {found.difference:.1e} of the classifier's.")
     print(f"Its names were trained in hypothesis_template={found.template!r}.")
 
 
 @app.command()
-def peft(model: Model, out: Out, backbone: options.SavedBackbone = None) -> None:
+def peft(
+    model: Model,
+    out: Out,
+    overwrite: options.Overwrite = False,
+    backbone: options.SavedBackbone = None,
+) -> None:
     """LayerNorm tuning or LoRA as an adapter that PeftModel.from_pretrained loads."""
     from shotfit.apps.pretrained import confirmed
     from shotfit.classifier import FewShotClassifier
     from shotfit.export.adapter import export_peft
+    from shotfit.export.place import check_place
 
+    check_place(out.expanduser(), overwrite=overwrite)
     classifier = FewShotClassifier.from_pretrained(model, backbone=confirmed(model, backbone))
-    found = export_peft(classifier, out)
+    found = export_peft(classifier, out, overwrite=overwrite)
     print(
         f"{found.folder}: {found.kind}, unit embeddings within {found.difference:.1e} of the "
         "classifier's."

@@ -38,6 +38,7 @@ def predict(
             ".parquet. The same command goes on where it was interrupted."
         ),
     ] = None,
+    overwrite: options.Overwrite = False,
     skip_broken: Annotated[
         bool,
         typer.Option("--skip-broken", help="Note images that cannot be read, and go on."),
@@ -104,6 +105,7 @@ def predict(
         published_scores=published_scores,
         reject=reject,
         sets=sets,
+        contents=out is not None,
         backbone=confirmed(model, backbone),
     )
     if ray is None and not (cpus_per_replica is None and gpus_per_replica is None):
@@ -131,7 +133,14 @@ def predict(
                     else printable(_words(row))
                 )
     else:
-        with PredictionFile(out, identity) as file:
+        with PredictionFile(out, identity, overwrite=overwrite) as file:
+            changed = file.keep_unchanged(stream.find_images(images), batch_size)
+            if changed is not None:
+                print(
+                    f"{printable(changed)} is another image by now; {file.rows:,} rows before it "
+                    "are kept, and the rest is answered again.",
+                    file=sys.stderr,
+                )
             summary.add(file.read())
             for rows in stream.predictions(question, images, skip=file.rows, **how):
                 file.write(rows)

@@ -20,6 +20,8 @@ from shotfit.methods.base import Method
 from shotfit.observers.progress import fit_progress
 from shotfit.recipe import Recipe, one_stage, two_stage
 from shotfit.records import Record
+from shotfit.saving import check_target
+from shotfit.system.files import check_new
 from shotfit.system.terminal import printable
 from shotfit.training.loop import TrainStep
 
@@ -35,12 +37,17 @@ POINTS = 12
 COLUMNS = ("base", "novel", "harmonic_mean", "joint")
 
 
-def showcase(name: str, shots: int, seed: int, out: Path, *, quiet: bool) -> dict[str, Any]:
+def showcase(
+    name: str, shots: int, seed: int, out: Path, *, quiet: bool, overwrite: bool = True
+) -> dict[str, Any]:
     """Runs the demo, prints what it finds, and writes `demo.png` and the classifier into `out`.
 
     Raises:
         UsageError: for an unknown task.
+        DataError: when either is there and not `overwrite`, or cannot be written.
     """
+    check_target(out / "classifier", overwrite=overwrite)
+    check_new(out / "demo.png", overwrite=overwrite)
     started = time.perf_counter()
     console = Console(quiet=quiet)
     data = {"name": name}

@@ -102,7 +102,7 @@ def _predicted(
 def _as_given(row: Row, place: str, name: str) -> Row:
     """The row that is written without Ray, where an image goes by its name, not its whole path."""
     if "error" in row:
-        return {"image": name, "error": row["error"].replace(place, name)}
+        return {**row, "image": name, "error": row["error"].replace(place, name)}
     return {**row, "image": name}
 
 

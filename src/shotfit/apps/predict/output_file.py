@@ -10,32 +10,36 @@ import importlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
 from shotfit.apps.predict.table_file import SEPARATORS, Row, escaped, write_table
+from shotfit.data.images import HashedFile
 from shotfit.errors import DataError, UsageError
-from shotfit.system.files import write_atomically
+from shotfit.system.files import check_new, write_atomically
 from shotfit.system.locks import WriterLock
 from shotfit.system.parsing import parse_json
 
 JSON_LINES = (".jsonl", ".ndjson", ".json")
 # Rows of a Parquet row group, which are in memory at a time.
 GROUP = 10_000
+# Images that are read again at a time when a command goes on.
+WINDOW, THREADS = 256, 4
 
 
 class PredictionFile:
     """The rows of one command on their way into `path`: JSON lines or, by its suffix, CSV, values
     between tabs, or Parquet."""
 
-    def __init__(self, path: Path, question: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, question: Mapping[str, Any], *, overwrite: bool = True) -> None:
         """Resumes from the rows that an interrupted command with the same question left.
 
         Raises:
             UsageError: for Parquet without pyarrow, and a suffix of another kind of file.
-            DataError: when the rows belong to another question, another process is writing them,
-                or nothing can be written.
+            DataError: when the file is there, unless `overwrite`, the rows belong to another
+                question, another process is writing them, or nothing can be written.
         """
         self.path = path
         self.partial = path.with_name(path.name + ".partial")
@@ -52,6 +56,7 @@ class PredictionFile:
             _pyarrow()
         if path.is_dir():
             raise DataError(f"{path} is a folder; --out takes the name of a file.")
+        check_new(path, overwrite=overwrite)
         with contextlib.ExitStack() as opened:
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -72,9 +77,7 @@ class PredictionFile:
     def write(self, rows: Iterable[Row]) -> None:
         """Appends rows; from here on an interruption keeps them."""
         for row in rows:
-            line = json.dumps(row, ensure_ascii=False) + "\n"
-            # Where a name is not valid Unicode, backslashreplace writes what is JSON's own escape.
-            self._file.write(line.encode("utf-8", "backslashreplace"))
+            self._file.write(_line(row))
             self.rows += 1
         self._file.flush()
 
@@ -83,21 +86,54 @@ class PredictionFile:
         self._file.seek(0)
         yield from map(json.loads, self._file)
 
+    def keep_unchanged(self, images: Iterator[str], batch_size: int) -> str | None:
+        """Keeps the whole batches of rows before the first one whose image has other content by
+        now; the image, or None where there is none.
+
+        `images` are all images, in the order of the rows. Batches stay the same ones, since the
+        last digit of an answer may depend on the others in its batch.
+        """
+        count = end = 0
+        kept = 0, 0
+        changed = None
+        self._file.seek(0)
+        with ThreadPoolExecutor(THREADS, "shotfit-contents") as threads:
+            while changed is None and (lines := list(islice(self._file, WINDOW))):
+                named = list(islice(images, len(lines)))
+                for line, name, content in zip(
+                    lines, named, threads.map(_content, named), strict=False
+                ):
+                    if _noted_content(line) != content:
+                        changed = name
+                        break
+                    count, end = count + 1, end + len(line)
+                    kept = (count, end) if count % batch_size == 0 else kept
+        self.rows, end = kept
+        self._file.truncate(end)
+        self._file.seek(0, os.SEEK_END)
+        return changed
+
     def finish(self) -> None:
         """Turns the rows into the file."""
-        made = self.partial
-        if self.parquet or self._suffix in SEPARATORS:
-            made = self.path.with_name(self.path.name + ".tmp")
+        made = self.path.with_name(self.path.name + ".tmp")
         if self.parquet:
-            _write_parquet(made, self.read(), self._question)
+            _write_parquet(made, self._answers(), self._question)
         elif self._suffix in SEPARATORS:
-            write_table(made, self.read, SEPARATORS[self._suffix])
+            write_table(made, self._answers, SEPARATORS[self._suffix])
+        else:
+            with made.open("wb") as file:
+                file.writelines(map(_line, self._answers()))
         # Where an open file cannot be renamed.
         self._file.close()
         os.replace(made, self.path)
         self.partial.unlink(missing_ok=True)
         self.note.unlink(missing_ok=True)
         self._opened.close()
+
+    def _answers(self) -> Iterator[Row]:
+        """The rows as they are asked for, without what tells images apart."""
+        for row in self.read():
+            yield {key: value for key, value in row.items() if key != "content"}
 
     def _take_up(self, question: Mapping[str, Any]) -> None:
         if self._file.seek(0, os.SEEK_END):
@@ -126,6 +162,25 @@ def _lock(partial: Path) -> WriterLock:
         return WriterLock(partial)
     except DataError as error:
         raise DataError(f"{error} Wait for it, or give another --out.") from None
+
+
+def _line(row: Row) -> bytes:
+    # Where a name is not valid Unicode, backslashreplace writes what is JSON's own escape.
+    return (json.dumps(row, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
+
+
+def _noted_content(line: bytes) -> str | None:
+    try:
+        return json.loads(line).get("content")
+    except (ValueError, AttributeError):  # no row: somebody else wrote it
+        return None
+
+
+def _content(name: str) -> str:
+    file = HashedFile(name)
+    with contextlib.suppress(OSError, ValueError):
+        file.read()
+    return file.content
 
 
 def _whole_rows(file: IO[bytes]) -> int:

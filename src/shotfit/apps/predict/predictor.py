@@ -7,6 +7,8 @@ from typing import Any
 
 from shotfit.apps.predict.table_file import Row
 from shotfit.classifier import FewShotClassifier
+from shotfit.data.addresses import is_address
+from shotfit.data.images import HashedFile
 from shotfit.data.prefetch import Loading
 from shotfit.evaluation.decisions import Refusal, Sets
 from shotfit.evaluation.inference import PredictedBatch, predict_batches
@@ -27,6 +29,8 @@ class Question:
     """The share of trained images that may be refused as none of the classes."""
     sets: float | None = None
     """The probability with which a set of classes holds the right one."""
+    contents: bool = False
+    """Whether rows have the "content" of their image's file, by which it is known again."""
     backbone: str | None = None
     """The pretrained model, where the classifier may not choose it."""
 
@@ -61,9 +65,13 @@ class Predictor:
     def rows(self, images: Iterator[str]) -> Generator[list[Row], None, None]:
         """Batches of rows in the order of the images; an image that cannot be read has an "error"
         in place of "answers"."""
+        sources = (
+            HashedFile(name) if self.question.contents and not is_address(name) else name
+            for name in images
+        )
         batches = predict_batches(
             self.scorer,
-            images,
+            sources,
             batch_size=self.batch_size,
             reduced=self.question.reduced,
             loading=self.loading,
@@ -79,15 +87,18 @@ class Predictor:
         readable = zip(found.values.tolist(), found.indices.tolist(), strict=True)
         more = self._decisions(batch)
         for place, image in enumerate(batch.images):
+            known: dict[str, Any] = {"image": str(image)}
+            if self.question.contents:
+                known["content"] = image.content if isinstance(image, HashedFile) else ""
             if place in batch.broken:
-                yield {"image": str(image), "error": str(batch.broken[place])}
+                yield {**known, "error": str(batch.broken[place])}
                 continue
             probabilities, chosen = next(readable)
             answers = [
                 {"class": names[index], "probability": round(probability, 6)}
                 for probability, index in zip(probabilities, chosen, strict=True)
             ]
-            yield {"image": str(image), **answers[0], "answers": answers, **next(more)}
+            yield {**known, **answers[0], "answers": answers, **next(more)}
 
     def _decisions(self, batch: PredictedBatch) -> Iterator[Row]:
         """For each readable image, whether it is refused and its set, as far as they are asked."""

@@ -284,7 +284,7 @@ def shapes_as_animals(monkeypatch):
     data, backbone = shapes_dataset(4), classmethod(lambda *_: make_backbone())
     monkeypatch.setattr("shotfit.apps.studies.load_dataset", lambda *_, **__: data)
     monkeypatch.setattr("shotfit.bench.dynamics.Backbone.from_pretrained", backbone)
-    for module in ("bench.ablation", "experiment", "bench.cost"):
+    for module in ("bench.ablation", "experiment", "bench.cost", "bench.contents"):
         monkeypatch.setattr(f"shotfit.{module}.load_dataset", lambda *_, **__: data)
 
 

@@ -1,7 +1,8 @@
 """The two ways a user can be at fault, each with the exit code that the command line gives it."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import NoReturn
 
 
 class UsageError(ValueError):
@@ -14,6 +15,19 @@ class DataError(ValueError):
     """A file or folder that cannot be used; the message names it and says why (exit code 3)."""
 
     exit_code = 3
+
+
+Problem = Callable[[str], None]
+"""Told what is wrong with data, by who can go on after it."""
+
+
+def refuse(text: str) -> NoReturn:
+    """The `Problem` of who cannot go on.
+
+    Raises:
+        DataError: with this text.
+    """
+    raise DataError(text)
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> UsageError:

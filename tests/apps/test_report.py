@@ -1,9 +1,5 @@
 """The page of a classifier: what it says, that it loads nothing, and that a browser shows it."""
 
-import os
-import re
-import shutil
-import subprocess
 from html.parser import HTMLParser
 
 import pytest
@@ -19,7 +15,6 @@ RECIPE = Recipe(
         Stage("linear", training={"iterations": 8, "lr": 1e-2}),
     )
 )
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 
 @pytest.fixture(scope="module")
@@ -120,25 +115,7 @@ def test_names_are_written_harmlessly():
     assert not {"script", "img", "b", "i"} & {tag for tag, _ in parsed.tags}
 
 
-def test_a_browser_shows_it(model, photos, tmp_path, shotfit):
-    browser = os.environ.get("SHOTFIT_BROWSER") or next(
-        (found for name in BROWSERS if (found := shutil.which(name))), None
-    )
-    if browser is None:
-        pytest.skip("there is no Chromium here; SHOTFIT_BROWSER may name one")
+def test_a_browser_shows_it(model, photos, tmp_path, shotfit, screenshot):
     out = tmp_path / "page.html"
     assert shotfit("report", model, photos, "--out", out, "-q")[0] == 0
-    for size in ("1280,1600", "390,1600"):
-        picture = tmp_path / f"{size}.png"
-        found = subprocess.run(
-            [
-                *(browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"),
-                *(f"--window-size={size}", f"--screenshot={picture}", out.as_uri()),
-            ],
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
-        assert picture.is_file(), found.stderr
-        assert picture.stat().st_size > 10_000
-        assert not re.search(r"Refused to|CONSOLE.*error", found.stderr)
+    screenshot(out)

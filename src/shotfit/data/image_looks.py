@@ -2,7 +2,9 @@
 
 Near duplicates are found by a difference hash: whether each pixel of a 9 x 8 grey copy is darker
 than its right neighbour, 64 bits of which few change when an image is scaled or compressed again
-(Krawetz, Kind of like that, hackerfactor.com, 2013).
+(Krawetz, Kind of like that, hackerfactor.com, 2013). Drawings of one outline have such a hash in
+common, so that pairs are then compared by small copies in colour; `docs/checking.md` has what is
+found and what is missed.
 """
 
 from collections.abc import Sequence
@@ -15,8 +17,12 @@ from PIL import Image
 from shotfit.data.image_hashes import picture_hash
 from shotfit.data.images import FORMATS, ImageSource, open_image
 
-BITS = 3
+BITS = 6
 """Bits by which the hashes of near duplicates may differ."""
+APART = 8.0
+"""Root mean square, of 255, by which their small copies in colour may differ."""
+COPY = 16
+"""Pixels of a side of the small copy."""
 SPREAD = 2.0
 """Standard deviation of grey levels, of 255, below which there is nothing to see."""
 SIDE = 24
@@ -26,11 +32,12 @@ _ORIENTATION = 0x0112
 
 @dataclass(frozen=True)
 class ImageLook:
-    """`exact` is the hash of its pixels, `near` the difference hash; `spread` is the standard
-    deviation of its grey levels; `turned` says that its EXIF turns it."""
+    """`exact` is the hash of its pixels, `near` the difference hash, `copy` a small copy in colour;
+    `spread` is the standard deviation of its grey levels; `turned` says that its EXIF turns it."""
 
     exact: bytes
     near: bytes
+    copy: bytes
     width: int
     height: int
     spread: float
@@ -60,6 +67,7 @@ def look_at(image: ImageSource) -> ImageLook:
     return ImageLook(
         exact=picture_hash(picture),
         near=bits.tobytes(),
+        copy=picture.resize((COPY, COPY), Image.Resampling.BOX).tobytes(),
         width=picture.width,
         height=picture.height,
         spread=float(np.asarray(grey, np.float32).std()),
@@ -67,7 +75,7 @@ def look_at(image: ImageSource) -> ImageLook:
     )
 
 
-def near_duplicates(looks: Sequence[ImageLook], bits: int = BITS) -> list[tuple[int, int]]:
+def near_duplicates(looks: Sequence[ImageLook]) -> list[tuple[int, int]]:
     """Pairs of places of images that look the same, in order; images that are nearly one colour
     look like many and are left out."""
     places = np.array([n for n, look in enumerate(looks) if not look.blank], np.int64)
@@ -76,9 +84,16 @@ def near_duplicates(looks: Sequence[ImageLook], bits: int = BITS) -> list[tuple[
     for number in range(len(hashes) - 1):
         differ = np.unpackbits(hashes[number + 1 :] ^ hashes[number], axis=1)
         apart = differ.sum(axis=1)
-        others = places[number + 1 :][apart <= bits]
-        found += [(int(places[number]), int(other)) for other in others]
+        others = places[number + 1 :][apart <= BITS]
+        one = int(places[number])
+        found += [(one, int(o)) for o in others if _apart(looks[one], looks[o]) <= APART]
     return found
+
+
+def _apart(one: ImageLook, other: ImageLook) -> float:
+    """The root mean square difference of two small copies."""
+    first, second = (np.frombuffer(look.copy, np.uint8).astype(np.float32) for look in (one, other))
+    return float(np.sqrt(np.mean((first - second) ** 2)))
 
 
 def _turned(image: ImageSource) -> bool:

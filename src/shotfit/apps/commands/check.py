@@ -1,16 +1,18 @@
 """shotfit check"""
 
 import json
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from shotfit.apps import options
-from shotfit.errors import DataError
+from shotfit.errors import DataError, UsageError
 
 EXAMPLES = (
     "shotfit check photos --shots 4",
-    "shotfit check photos.csv --no-decode",
+    "shotfit check photos --out check.html",
+    "shotfit check photos.csv --no-decode --no-model",
 )
 
 
@@ -22,25 +24,50 @@ def check(
     decode: Annotated[
         bool, typer.Option(help="Open every image (benchmarks: many minutes).")
     ] = True,
+    model: Annotated[
+        bool,
+        typer.Option(
+            help="Ask a model which names it confuses, and which images look mislabelled."
+        ),
+    ] = True,
+    backbone: Annotated[
+        str | None, typer.Option(help="The model to ask, as of fit. [default: iconclip]")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Write a page with pictures (.html), or everything as .json."),
+    ] = None,
     root: options.Root = None,
+    quiet: options.Quiet = False,
     as_json: options.Json = False,
 ) -> None:
-    """Find what would stop a run before the run: files, images, class names."""
-    from shotfit.apps.check import check_data
+    """Find what would stop a run, or spoil its result, before the run: files, images, names.
 
-    report = check_data(data, shots, root, decode=decode)
+    Errors, which would stop a fit, end in exit code 3; warnings do not.
+    """
+    if out is not None and out.suffix.lower() not in (".html", ".json"):
+        raise UsageError(f"--out writes .html or .json, got {out.name}.")
+    if out is not None and not out.parent.is_dir():
+        raise UsageError(f"There is no folder {out.parent} for {out.name}.")
+    if backbone is not None and not model:
+        raise UsageError("--no-model asks no model, so that --backbone has no effect.")
+    from shotfit.apps.check.doctor import Wanted, check_data
+    from shotfit.apps.check.showing import show_report, write_report
+    from shotfit.observers.counting import counting
+
+    asked = (backbone or "iconclip") if model else None
+    with counting(quiet=quiet or as_json) as watch:
+        report = check_data(data, Wanted(shots, decode, asked), root, watch)
+    if out is not None:
+        write_report(report, out)
     if as_json:
-        print(json.dumps(report, indent=2, ensure_ascii=False))
+        print(json.dumps(report.plain(), indent=2, ensure_ascii=False))
     else:
-        counts = report["images"]
-        sizes = ", ".join(f"{counts[part]:,} {part}" for part in counts if counts[part])
-        print(f"{report['name']}: {report['classes']} classes; {sizes} images")
-        for note in report["notes"]:
-            print(f"note: {note}")
-        for problem in report["problems"]:
-            print(f"problem: {problem}")
-    if report["problems"]:
-        count = len(report["problems"])
+        show_report(report)
+        if out is not None:
+            print(f"Wrote {out}")
+    count = len(report.texts("error"))
+    if count:
         raise DataError(f"{count} problem{'s' if count > 1 else ''} found in {data}.")
     if not as_json:
         print("No problems found.")

@@ -44,7 +44,7 @@ def report(
     from shotfit.data.inputs import as_dataset
     from shotfit.observers.counting import counting
 
-    dataset = None if data is None else as_dataset(data, root)
+    dataset = None if data is None else as_dataset(data, root=root)
     classifier = FewShotClassifier.from_pretrained(
         model,
         device=device,

@@ -9,10 +9,32 @@ from typing import Any
 from shotfit.data.dataset import Dataset
 from shotfit.errors import UsageError, unknown_name
 
+Survey = tuple[Dataset, tuple[str, ...]]
+"""A dataset, and what is wrong with it."""
+
 
 def list_sources() -> list[str]:
     """The names of all dataset sources, sorted."""
     return sorted(module.name for module in pkgutil.iter_modules(__path__))
+
+
+SURVEYED = ("csv", "folder")
+"""Sources that can go on after a problem: their `survey` tells each, and `load` stops at the first.
+"""
+
+
+def survey_dataset(source: str, *, root: str | None = None, **options: Any) -> Survey:
+    """The dataset with all the problems that `load_dataset` would stop at, one after the other.
+
+    Raises:
+        UsageError: for an unknown source or option.
+        DataError: when there is nothing to go on with.
+    """
+    if source not in SURVEYED:
+        return load_dataset(source, root=root, **options), ()
+    problems: list[str] = []
+    survey = importlib.import_module(f"{__name__}.{source}").survey
+    return survey(problems.append, **options), tuple(problems)
 
 
 def load_dataset(source: str, *, root: str | None = None, **options: Any) -> Dataset:

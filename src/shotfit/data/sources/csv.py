@@ -11,7 +11,7 @@ from pathlib import Path
 
 from shotfit.data.dataset import Dataset, Example
 from shotfit.data.template import TEMPLATE
-from shotfit.errors import DataError
+from shotfit.errors import DataError, Problem, refuse
 from shotfit.system.parsing import parse_json
 
 SPLITS = ("train", "val", "test")
@@ -24,8 +24,17 @@ def load(path: str, *, template: str = TEMPLATE) -> Dataset:
         DataError: naming the file and the line, for a missing column, an unknown split, or a label
             with two names.
     """
+    return survey(refuse, path, template=template)
+
+
+def survey(problem: Problem, path: str, *, template: str = TEMPLATE) -> Dataset:
+    """`load`, going on after each problem that it tells.
+
+    Raises:
+        DataError: when there is nothing to go on with.
+    """
     file = Path(path).expanduser()
-    rows = list(_rows(file))
+    rows = list(_rows(problem, file))
     if not rows:
         raise DataError(f"The manifest {file} lists no images.")
     labels = _label_order([row["label"] for _, row in rows])
@@ -34,13 +43,14 @@ def load(path: str, *, template: str = TEMPLATE) -> Dataset:
     for line, row in rows:
         name = row.get("name") or row["label"]
         if names.setdefault(row["label"], name) != name:
-            raise DataError(
+            problem(
                 f"{file}, line {line}: label {row['label']!r} is named {name!r} here and "
                 f"{names[row['label']]!r} before."
             )
         split = row.get("split") or "train"
         if split not in SPLITS:
-            raise DataError(f"{file}, line {line}: split {split!r} is none of {', '.join(SPLITS)}.")
+            problem(f"{file}, line {line}: split {split!r} is none of {', '.join(SPLITS)}.")
+            continue
         image = file.parent / row["path"]
         examples[split].append(Example(row["path"], labels[row["label"]], image))
     if not examples["train"]:
@@ -55,43 +65,48 @@ def load(path: str, *, template: str = TEMPLATE) -> Dataset:
     )
 
 
-def _rows(file: Path) -> Iterable[tuple[int, dict[str, str]]]:
+def _rows(problem: Problem, file: Path) -> Iterable[tuple[int, dict[str, str]]]:
     try:
         text = file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"Cannot read the manifest {file}: {error}") from error
     lines = text.splitlines()
-    if file.suffix in (".jsonl", ".json"):
-        for number, line in enumerate(lines, 1):
-            if line.strip():
-                yield number, _checked(file, number, _parse(file, number, line))
-        return
+    read = _json_lines(problem, file, lines) if file.suffix in (".jsonl", ".json") else None
+    for number, row in _table(file, lines) if read is None else read:
+        missing = [column for column in ("path", "label") if not row.get(column)]
+        if missing:
+            columns = ", ".join(str(column) for column in row) or "none"
+            problem(
+                f"{file}, line {number}: no {' and no '.join(missing)} (columns found: {columns})."
+            )
+        else:
+            yield number, row
+
+
+def _table(file: Path, lines: list[str]) -> Iterable[tuple[int, dict[str, str]]]:
     reader = csv.DictReader(lines)
     try:
         for row in reader:
-            yield reader.line_num, _checked(file, reader.line_num, row)
+            yield reader.line_num, row
     except csv.Error as error:  # such as a field of more than 131,072 characters
         raise DataError(f"{file}, line {reader.line_num}: not CSV ({error}).") from error
 
 
-def _parse(file: Path, number: int, line: str) -> dict:
-    try:
-        row = parse_json(line)
-    except ValueError as error:
-        raise DataError(f"{file}, line {number}: not JSON ({error}).") from error
-    if not isinstance(row, dict):
-        raise DataError(f"{file}, line {number}: must be an object.")
-    return {key: str(value) for key, value in row.items() if value is not None}
-
-
-def _checked(file: Path, number: int, row: dict) -> dict[str, str]:
-    missing = [column for column in ("path", "label") if not row.get(column)]
-    if missing:
-        columns = ", ".join(str(column) for column in row) or "none"
-        raise DataError(
-            f"{file}, line {number}: no {' and no '.join(missing)} (columns found: {columns})."
-        )
-    return row
+def _json_lines(
+    problem: Problem, file: Path, lines: list[str]
+) -> Iterable[tuple[int, dict[str, str]]]:
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            row = parse_json(line)
+        except ValueError as error:
+            problem(f"{file}, line {number}: not JSON ({error}).")
+            continue
+        if isinstance(row, dict):
+            yield number, {key: str(value) for key, value in row.items() if value is not None}
+        else:
+            problem(f"{file}, line {number}: must be an object.")
 
 
 def _label_order(labels: list[str]) -> dict[str, int]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from shotfit.data.dataset import Dataset, Example
 from shotfit.data.image_files import SUFFIXES, is_image
 from shotfit.data.template import TEMPLATE
-from shotfit.errors import DataError
+from shotfit.errors import DataError, Problem, refuse
 from shotfit.system.parsing import parse_json
 
 CLASSNAMES_FILE = "classnames.json"
@@ -29,6 +29,21 @@ def load(
     Raises:
         DataError: naming the folder or file that is missing, empty, or of the wrong form.
     """
+    return survey(refuse, path, classnames=classnames, template=template)
+
+
+def survey(
+    problem: Problem,
+    path: str,
+    *,
+    classnames: str | Mapping[str, str] | None = None,
+    template: str = TEMPLATE,
+) -> Dataset:
+    """`load`, going on after each problem that it tells.
+
+    Raises:
+        DataError: when there is nothing to go on with.
+    """
     top = Path(path).expanduser()
     if not top.is_dir():
         raise DataError(f"There is no folder {top}.")
@@ -36,9 +51,9 @@ def load(
     if (top / "train").is_dir():
         parts = {split: top / split for split in SPLITS if (top / split).is_dir()}
     folders = _class_folders(parts["train"])
-    names = _names(top, folders, classnames)
+    names = _names(problem, top, folders, classnames)
     label_of = {folder: label for label, folder in enumerate(folders)}
-    examples = {split: _examples(top, part, label_of) for split, part in parts.items()}
+    examples = {split: _examples(problem, top, part, label_of) for split, part in parts.items()}
     return Dataset(
         name=top.resolve().name,
         classnames=names,
@@ -56,16 +71,19 @@ def _class_folders(part: Path) -> list[str]:
     return folders
 
 
-def _examples(top: Path, part: Path, label_of: Mapping[str, int]) -> tuple[Example, ...]:
+def _examples(
+    problem: Problem, top: Path, part: Path, label_of: Mapping[str, int]
+) -> tuple[Example, ...]:
     examples: list[Example] = []
     for folder in sorted(p for p in part.iterdir() if p.is_dir() and not p.name.startswith(".")):
         if folder.name not in label_of:
-            raise DataError(f"{folder} is a class that the training images do not have.")
+            problem(f"{folder} is a class that the training images do not have.")
+            continue
         images = (p for p in folder.rglob("*") if is_image(p.name) and not _is_hidden(p, folder))
         # A link that leads nowhere counts: an image that is not there must not go unnoticed.
         files = sorted(p for p in images if p.is_file() or p.is_symlink() and not p.exists())
         if not files:
-            raise DataError(f"The class folder {folder} holds no images ({', '.join(SUFFIXES)}).")
+            problem(f"The class folder {folder} holds no images ({', '.join(SUFFIXES)}).")
         label = label_of[folder.name]
         examples += [Example(file.relative_to(top).as_posix(), label, file) for file in files]
     return tuple(examples)
@@ -76,7 +94,10 @@ def _is_hidden(path: Path, folder: Path) -> bool:
 
 
 def _names(
-    top: Path, folders: list[str], classnames: str | Mapping[str, str] | None
+    problem: Problem,
+    top: Path,
+    folders: list[str],
+    classnames: str | Mapping[str, str] | None,
 ) -> tuple[str, ...]:
     mapping = classnames if isinstance(classnames, Mapping) else {}
     file = Path(classnames) if isinstance(classnames, str) else top / CLASSNAMES_FILE
@@ -89,7 +110,7 @@ def _names(
             raise DataError(f"{file} must hold an object of folder names and class names.")
     unknown = sorted(set(mapping) - set(folders))
     if unknown:
-        raise DataError(f"Class names are given for folders that do not exist: {unknown[:5]}.")
+        problem(f"Class names are given for folders that do not exist: {unknown[:5]}.")
     return tuple(
         mapping.get(folder, folder.replace("_", " ").replace("-", " ").strip())
         for folder in folders

@@ -10,8 +10,7 @@ from shotfit.apps import options
 from shotfit.errors import DataError, UsageError
 
 EXAMPLES = (
-    "shotfit check photos --shots 4",
-    "shotfit check photos --out check.html",
+    "shotfit check photos --shots 4 --out check.html",
     "shotfit check photos.csv --no-decode --no-model",
 )
 

@@ -41,7 +41,7 @@ ROOMS = """
     observers saving bench timed_plan measure outside_task known_classes
     learning predicting
     classifier report
-    estimator export
+    estimator export untrained labelling
     serve
     apps
 """
@@ -80,11 +80,13 @@ OUTSIDE = {
     "transformers": "backbone",
     "huggingface_hub": "backbone saving apps",
     "safetensors": "backbone training saving",
-    "numpy": "data evaluation measure predicting estimator report runtime export serve",
+    "numpy": """data evaluation measure predicting estimator report runtime export serve labelling
+        apps""",
     "sklearn": "estimator",
     "onnx": "export",
-    "fastapi": "serve",
-    "starlette": "serve",
+    "fastapi": "serve apps",
+    "starlette": "serve apps",
+    "gradio": "apps",
     "pydantic": "serve",
     "prometheus_client": "serve",
     "uvicorn": "apps",

@@ -28,19 +28,28 @@ class PredictedBatch:
 
 
 @torch.no_grad()
+def image_embeddings(method: Method, images: Iterable[ImageSource]) -> Tensor:
+    """The unit embeddings of images, (images, dim), on the CPU.
+
+    Raises:
+        DataError: for an image that cannot be read.
+    """
+    spec, device = method.backbone.image_spec, method.backbone.device
+    embeds = [torch.empty(0, method.backbone.dim)]
+    for batch in prepared_batches(((image, None) for image in images), spec, 64):
+        for error in batch.broken.values():
+            raise error
+        embeds.append(method.encode_images(batch.pixels.to(device)).float().cpu())
+    return torch.cat(embeds)
+
+
 def mean_embedding(method: Method, images: Iterable[ImageSource]) -> Tensor:
     """The unit mean of images' unit embeddings, (dim,), on the CPU.
 
     Raises:
         DataError: for an image that cannot be read.
     """
-    spec, device = method.backbone.image_spec, method.backbone.device
-    embeds = []
-    for batch in prepared_batches(((image, None) for image in images), spec, 64):
-        for error in batch.broken.values():
-            raise error
-        embeds.append(method.encode_images(batch.pixels.to(device)).float().cpu())
-    return F.normalize(torch.cat(embeds).mean(dim=0), dim=-1)
+    return F.normalize(image_embeddings(method, images).mean(dim=0), dim=-1)
 
 
 @torch.no_grad()

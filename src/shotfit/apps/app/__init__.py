@@ -1,0 +1,1 @@
+"""A project in the browser: pictures, classes, a classifier; `shotfit app`."""

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from shotfit.apps.app.pictures import Added, Limits, Pictures, Upload, check_upload
-from shotfit.apps.check import check_data
+from shotfit.apps.check.doctor import Wanted, check_data
 from shotfit.apps.expectation import expectation_lines
 from shotfit.apps.report import write_report
 from shotfit.classifier import FewShotClassifier
@@ -150,14 +150,14 @@ class Project:
         effect = "answers go by it at once" if added.at_once else "the next fit will learn from it"
         return f"{upload[0]} is a picture of {name!r} now; {effect}."
 
-    def findings(self) -> dict[str, Any]:
+    def findings(self) -> dict[str, list[str]]:
         """What `shotfit check` says of the pictures: `problems` and `notes`."""
         with self._changing:
             problems: list[str] = []
             notes: list[str] = []
             if self.pictures.labelled:
-                found = check_data(str(self.pictures.manifest), None, None, decode=True)
-                problems, notes = found["problems"], found["notes"]
+                found = check_data(str(self.pictures.manifest), Wanted(backbone=self.backbone))
+                problems, notes = found.texts("error"), found.texts("warning")
             bare = [name for name, count in self.pictures.counts().items() if not count]
             if bare:
                 notes = [*notes, f"known by their names alone: {', '.join(map(repr, bare))}"]

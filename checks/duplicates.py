@@ -15,10 +15,6 @@ from pathlib import Path
 
 FOLDERS = ("src", "tests", "benchmarks", "tools", "checks", "pages")
 BLOCK = 8
-APART = (("src/shotfit/methods/mmrl.py", "src/shotfit/methods/mmrl_pp.py"),)
-"""Files that may say the same: two papers of one scheme, each read beside its own. What they share
-is in layers/representation.py; the hooks that call it can only be shared by a class between
-`Method` and the two, and a method has no class between."""
 Line = tuple[Path, int, str]
 """A line that counts: its file, its number from 1, and its text without white space around it."""
 
@@ -26,7 +22,7 @@ Line = tuple[Path, int, str]
 def main(root: Path = Path(".")) -> int:
     """Prints every repeated block; the number of them."""
     files = sorted(path for folder in FOLDERS for path in (root / folder).rglob("*.py"))
-    found = [places for places in duplicates(files) if not _apart(places, root)]
+    found = duplicates(files)
     for places in found:
         print(" = ".join(f"{path}:{first}-{last}" for path, first, last in places))
     if found:
@@ -75,10 +71,6 @@ def lines_of(path: Path) -> Iterator[Line]:
         text = line.strip()
         if number not in left_out and not text.startswith("#") and text.strip("()[]{},:"):
             yield path, number, text
-
-
-def _apart(places: Sequence[tuple[Path, int, int]], root: Path) -> bool:
-    return tuple(path.relative_to(root).as_posix() for path, _, _ in places) in APART
 
 
 def _same(lines: dict[Path, list[Line]], places: Sequence[tuple[Path, int]]) -> bool:

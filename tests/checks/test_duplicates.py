@@ -1,7 +1,5 @@
 """Repeated blocks are found where they are, as long as they are, and nothing else is."""
 
-from pathlib import Path
-
 import duplicates
 
 LINES = [f"value_{n} = {n} + {n}" for n in range(12)]
@@ -34,17 +32,10 @@ def test_a_block_twice_in_one_file_counts_whatever_its_depth(tmp_path):
     assert duplicates.duplicates([path]) == [[(path, 1, 8), (path, 10, 17)]]
 
 
-def test_only_the_two_files_that_are_named_may_say_the_same(tmp_path, capsys):
-    first, second = duplicates.APART[0]
-    written(tmp_path, first, LINES)
-    written(tmp_path, second, LINES)
+def test_the_command_names_every_place_of_a_block(tmp_path, capsys):
+    written(tmp_path, "src/shotfit/methods/one.py", LINES)
     assert duplicates.main(tmp_path) == 0
-    written(tmp_path, "src/shotfit/methods/three.py", LINES)
+    written(tmp_path, "tests/two.py", LINES)
     assert duplicates.main(tmp_path) == 1
-    assert "three.py:1-12" in capsys.readouterr().out
-
-
-def test_every_file_that_may_repeat_another_is_there_and_does():
-    """An allowance that nothing needs any more goes."""
-    named = [tuple(Path(name) for name in pair) for pair in duplicates.APART]
-    assert all(duplicates.duplicates(pair) for pair in named)
+    out = capsys.readouterr().out
+    assert "methods/one.py:1-12" in out and "tests/two.py:1-12" in out

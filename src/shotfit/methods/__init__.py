@@ -20,8 +20,9 @@ from shotfit.errors import unknown_name
 if TYPE_CHECKING:
     from shotfit.methods.base import Method
 
-# Not methods to choose: the protocol itself, and the second stage, which a recipe adds.
-_NOT_LISTED = ("base", "published", "linear")
+# Not methods to choose: the protocol itself, what two methods share, and the second stage, which a
+# recipe adds.
+_NOT_LISTED = ("base", "published", "shared_representation", "linear")
 
 
 @dataclass(frozen=True)

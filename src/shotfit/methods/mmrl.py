@@ -22,26 +22,18 @@ When to prefer it: novel accuracy without a second stage, for five million param
 stage takes f, whose space class embeddings share, and leaves g behind.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-
-import torch
-from torch import Tensor
 
 from shotfit.config import Count, NotNegative, Share
 from shotfit.data.benchmark.templates import specific_templates
-from shotfit.data.support_set import SupportSet
 from shotfit.data.template import Template
 from shotfit.layers.representation import (
     CopiedProjections,
     FreeProjection,
     RepresentationSpace,
-    anchored_loss,
-    fused,
-    fused_rows,
 )
-from shotfit.methods.base import ClassEmbeddings, Method, StepOutput
 from shotfit.methods.published import TaskFacts, TrainConfig, dassl
+from shotfit.methods.shared_representation import SharedRepresentation
 
 WEIGHTS = {
     "imagenet": 0.5,
@@ -74,64 +66,19 @@ class MMRLConfig:
     """Prompt template; None means the task's own."""
 
 
-class MMRL(Method):
+class MMRL(SharedRepresentation):
     """MMRL (see the module's docstring)."""
 
     Config = MMRLConfig
-    starts_at_zero_shot = False
-    first_fraction = 0.3
-    crop_scale = (0.5, 1.0)
 
     def __init__(self, *args, **options) -> None:
         super().__init__(*args, **options)
         config, generator = self.config, self.generator
-        self.template = config.template or self.template
         projection = FreeProjection(self.backbone.vision.width, self.backbone.dim, generator)
         shape = (config.n_tokens, config.rep_dim)
         self.space = RepresentationSpace(
             self.backbone, shape, CopiedProjections, projection, generator
         )
-        # Only training needs the anchors: not registered, so not saved.
-        self._anchors: Tensor | None = None
-
-    @torch.no_grad()
-    def prepare(self, support: SupportSet) -> None:
-        """Embeds the class names with frozen CLIP, once."""
-        self._anchors = super().encode_classes(support.classnames).weight
-
-    def encode_images(self, pixels: Tensor) -> Tensor:
-        """Unit-norm embeddings of the class token, f."""
-        return self.space.images(self.backbone, pixels)[0]
-
-    def encode_classes(self, names: Sequence[str]) -> ClassEmbeddings:
-        """Embeds class names, the shared tokens behind the start of each prompt."""
-        texts = [self.class_text(name) for name in names]
-        return self.class_embeddings(names, self.space.texts(self.backbone, texts))
-
-    def forward(self, pixels: Tensor, classes: ClassEmbeddings) -> Tensor:
-        """Logits (batch, classes): of f and g among trained classes, of f among others."""
-        f, g = self.space.images(self.backbone, pixels)
-        pair = self.logits(f, classes.weight), self.logits(g, classes.weight)
-        return fused(pair, self.config.alpha, classes.rows)
-
-    def score_features(self, pixels: Tensor) -> Tensor:
-        """f and, behind it, g."""
-        return torch.cat(self.space.images(self.backbone, pixels), dim=-1)
-
-    def score_rows(self, classes: ClassEmbeddings) -> tuple[Tensor, Tensor]:
-        """Class embeddings for f and for g, by their weights; for novel classes those for f."""
-        return self.scaled_rows(fused_rows(classes.weight, self.config.alpha, classes.rows))
-
-    def loss(self, inputs: Tensor, labels: Tensor, names: Sequence[str]) -> StepOutput:
-        """Cross-entropy of f and of g, and the distances of f and t from frozen CLIP's."""
-        assert self._anchors is not None, "setup comes before training"
-        texts, (f, g) = self.encode_classes(names).weight, self.space.images(self.backbone, inputs)
-        with torch.no_grad():
-            frozen = super().encode_images(inputs)
-        config, pair = self.config, (self.logits(f, texts), self.logits(g, texts))
-        anchored = (f, frozen), (texts, self._anchors)
-        loss = anchored_loss(pair, labels, anchored, config.alpha, config.weight)
-        return StepOutput(loss, fused(pair, config.alpha, range(len(names))))
 
     @classmethod
     def published_config(cls, facts: TaskFacts) -> MMRLConfig:

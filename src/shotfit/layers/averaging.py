@@ -1,9 +1,12 @@
 """An average of trained tensors over the epochs of a run."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
+
+T = TypeVar("T")
 
 
 class EpochAverage:
@@ -17,11 +20,15 @@ class EpochAverage:
         self.parameters = parameters
         self.mean, self.std = mean, std
         self._states: list[tuple[float, list[Tensor]]] = []
+        self._epochs = 0.0
 
-    def add(self, epochs: float) -> None:
-        """Keeps the parameters as they are after so many epochs, the last of which may be a part
-        of one."""
-        self._states.append((epochs, [p.detach().clone() for p in self.parameters]))
+    def during(self, batches: Iterable[T], per_epoch: int) -> Iterator[T]:
+        """The batches of a run; the request for an epoch's first one ends the epoch before."""
+        for number, batch in enumerate(batches):
+            if number > 0 and number % per_epoch == 0:
+                self._keep()
+            self._epochs = (number + 1) / per_epoch
+            yield batch
 
     def state(self) -> dict[str, Tensor]:
         """The epochs, float64 (states,), and for each place of a parameter its states."""
@@ -40,7 +47,8 @@ class EpochAverage:
 
     @torch.no_grad()
     def take(self) -> None:
-        """Puts the average in the place of the parameters; the last state ended the run."""
+        """Ends the run, perhaps within an epoch, and puts the average in the parameters' place."""
+        self._keep()
         ends = torch.tensor([end for end, _ in self._states], dtype=torch.float64)
         off = (ends / ends[-1] - self.mean) / self.std
         # In logarithms, since the weights of a run that ends far from the mean would underflow.
@@ -50,3 +58,6 @@ class EpochAverage:
             for weight, (_, state) in zip(weights, self._states, strict=True):
                 average += weight * state[place]
             parameter.copy_(average)
+
+    def _keep(self) -> None:
+        self._states.append((self._epochs, [p.detach().clone() for p in self.parameters]))

@@ -193,12 +193,15 @@ class Method(nn.Module):
         CLAP."""
         return self.template.format(name.replace("_", " "))
 
-    def prompt_ensemble(self, names: Sequence[str], templates: Sequence[str]) -> Tensor:
+    def prompt_ensemble(
+        self, names: Sequence[str], templates: Sequence[str], *, unit: bool = True
+    ) -> Tensor:
         """Class embeddings (names, dim) of unit norm: the mean direction of a name in `templates`,
-        the task's own if there are none (Radford et al., ICML 2021, section 3.1.4)."""
+        the task's own if there are none (Radford et al., ICML 2021, section 3.1.4); without `unit`
+        the direction of the mean of the embeddings as they are."""
         plain = [name.replace("_", " ") for name in names]
         chosen = templates or (self.template,)
-        embeds = mean_embeddings(self.backbone.encode_text, plain, chosen, unit=True)
+        embeds = mean_embeddings(self.backbone.encode_text, plain, chosen, unit=unit)
         return F.normalize(embeds, dim=-1)
 
     def logits(self, image_embeds: Tensor, class_embeds: Tensor) -> Tensor:

@@ -33,6 +33,7 @@ from shotfit.data.support_set import SupportSet
 from shotfit.data.template import Template
 from shotfit.layers.class_means import class_means
 from shotfit.layers.ensembles import mean_embeddings
+from shotfit.layers.shuffling import shuffled
 from shotfit.methods.base import ClassEmbeddings, Method, StepOutput
 from shotfit.methods.published import TaskFacts, TrainConfig, dassl, published_templates
 
@@ -86,12 +87,8 @@ class CLAP(Method):
         """Cached features, shuffled; an epoch is as many batches as the images alone would fill."""
         images = len(support)
         count = max(1, images // batch_size if drop_last else math.ceil(images / batch_size))
-        seed = support.stream.getrandbits(62)
-        generator = torch.Generator().manual_seed(seed)
-        while True:
-            order = torch.randperm(len(self._labels), generator=generator)
-            for rows in order.split(batch_size)[:count]:
-                yield self._features[rows], self._labels[rows]
+        generator = torch.Generator().manual_seed(support.stream.getrandbits(62))
+        yield from shuffled(self._features, self._labels, batch_size, generator, batches=count)
 
     def finish(self, support: SupportSet, validation: SupportSet | None) -> None:
         """Lets go of the views, which only training reads."""

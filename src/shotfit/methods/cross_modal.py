@@ -29,7 +29,7 @@ from shotfit.config import Share
 from shotfit.data.prefetch import Batch
 from shotfit.data.support_set import SupportSet
 from shotfit.data.template import Template
-from shotfit.layers.ensembles import mean_embeddings
+from shotfit.layers.shuffling import shuffled
 from shotfit.methods.base import ClassEmbeddings, Method, StepOutput
 from shotfit.methods.published import TaskFacts, TrainConfig, published_templates
 
@@ -92,8 +92,8 @@ class CrossModal(Method):
         """Half images, half prompts, each in an endless order of its own."""
         generator = torch.Generator().manual_seed(support.stream.getrandbits(62))
         half = batch_size // 2
-        images = _endless(*self._images, batch_size - half, generator)
-        texts = _endless(*self._texts, half, generator)
+        images = shuffled(*self._images, batch_size - half, generator)
+        texts = shuffled(*self._texts, half, generator)
         for number, parts in enumerate(zip(images, texts, strict=True)):
             # After update 0, 100 and so on: when the batch that follows is asked for.
             if number % _CHECKPOINT_EVERY == 1:
@@ -144,19 +144,4 @@ class CrossModal(Method):
         )
 
     def _embed(self, names: Sequence[str]) -> Tensor:
-        """The direction of the mean of the prompts' embeddings as they are, (names, dim)."""
-        templates = self.config.templates or (self.template,)
-        plain = [name.replace("_", " ") for name in names]
-        embeds = mean_embeddings(self.backbone.encode_text, plain, templates, unit=False)
-        return F.normalize(embeds, dim=-1)
-
-
-def _endless(
-    features: Tensor, labels: Tensor, size: int, generator: torch.Generator
-) -> Iterator[Batch]:
-    """Shuffled batches without replacement; an incomplete last one is left out."""
-    size = max(1, min(size, len(labels)))
-    while True:
-        for rows in torch.randperm(len(labels), generator=generator).split(size):
-            if len(rows) == size:
-                yield features[rows], labels[rows]
+        return self.prompt_ensemble(names, self.config.templates, unit=False)

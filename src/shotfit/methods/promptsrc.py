@@ -34,7 +34,7 @@ from shotfit.config import Count, NotNegative, Positive
 from shotfit.data.prefetch import Batch, batches_per_epoch
 from shotfit.data.support_set import SupportSet
 from shotfit.layers.averaging import EpochAverage
-from shotfit.layers.ensembles import DIVERSE_TEMPLATES, mean_embeddings
+from shotfit.layers.ensembles import DIVERSE_TEMPLATES
 from shotfit.layers.prompt_tokens import independent_prompts
 from shotfit.methods.base import ClassEmbeddings, Method, StepOutput
 from shotfit.methods.published import TaskFacts, TrainConfig, dassl
@@ -74,23 +74,18 @@ class PromptSRC(Method):
 
     def __init__(self, *args, **options) -> None:
         super().__init__(*args, **options)
-        config = self.config
-        counts = (config.n_ctx, config.n_ctx_vision)
+        counts = (self.config.n_ctx, self.config.n_ctx_vision)
         self.context, self.vision_ctx, self.deep, self.vision_deep = independent_prompts(
-            self.backbone, config.ctx_init, counts, config.prompt_depth, self.generator
+            self.backbone, self.config.ctx_init, counts, self.config.prompt_depth, self.generator
         )
         # Only training needs these: not registered, so not saved.
         self._targets: Tensor | None = None
         self._average: EpochAverage | None = None
-        self._epochs = 0.0
 
     @torch.no_grad()
     def prepare(self, support: SupportSet) -> None:
         """Embeds each class with sixty hand-written prompts, once."""
-        names = [name.replace("_", " ") for name in support.classnames]
-        encode = self.backbone.encode_text
-        embeds = mean_embeddings(encode, names, DIVERSE_TEMPLATES, unit=False)
-        self._targets = F.normalize(embeds, dim=-1)
+        self._targets = self.prompt_ensemble(support.classnames, DIVERSE_TEMPLATES, unit=False)
 
     def encode_images(self, pixels: Tensor) -> Tensor:
         """Unit-norm image embeddings, with the learned tokens among the patches."""
@@ -119,15 +114,11 @@ class PromptSRC(Method):
         return StepOutput(loss, logits)
 
     def batches(self, support: SupportSet, batch_size: int, drop_last: bool) -> Iterator[Batch]:
-        """As `Method.batches`; a request for an epoch's first batch ends the epoch before."""
+        """As `Method.batches`; the prompts are kept after each epoch."""
         per_epoch = batches_per_epoch(len(support), batch_size, drop_last)
         prompts = [parameter for parameter in self.parameters() if parameter.requires_grad]
         self._average = EpochAverage(prompts, self.config.gpa_mean, self.config.gpa_std)
-        for number, batch in enumerate(super().batches(support, batch_size, drop_last)):
-            if number > 0 and number % per_epoch == 0:
-                self._average.add(number / per_epoch)
-            self._epochs = (number + 1) / per_epoch
-            yield batch
+        yield from self._average.during(super().batches(support, batch_size, drop_last), per_epoch)
 
     def training_state(self) -> dict[str, Tensor]:
         """The prompts after each epoch so far."""
@@ -141,7 +132,6 @@ class PromptSRC(Method):
     def finish(self, support: SupportSet, validation: SupportSet | None) -> None:
         """Puts the Gaussian average over the epochs in the place of the trained prompts."""
         if self._average is not None:
-            self._average.add(self._epochs)
             self._average.take()
             self._average = None
 

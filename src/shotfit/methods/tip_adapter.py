@@ -29,6 +29,7 @@ from torch.nn import functional as F
 from shotfit.config import Count, Positive
 from shotfit.data.support_set import SupportSet
 from shotfit.data.template import Template
+from shotfit.layers.cache import affinity, best_beta_and_alpha, cache_logits
 from shotfit.methods.base import ClassEmbeddings, Method
 from shotfit.methods.published import TaskFacts, TrainConfig, published_templates
 
@@ -111,14 +112,14 @@ class TipAdapter(Method):
     def forward(self, pixels: Tensor, classes: ClassEmbeddings) -> Tensor:
         """Logits (batch, classes): the text's and the cache's."""
         embeds = self.encode_images(pixels)
-        cache = self._cache_logits(embeds @ self.cache_keys.T, self.beta)
+        cosines, classes_in = embeds @ self.cache_keys.T, len(self.trained_names)
+        cache = cache_logits(cosines, self.cache_labels, classes_in, self.beta)
         return self.logits(embeds, classes.weight) + self.alpha * cache[:, list(classes.rows)]
 
     def score_features(self, pixels: Tensor) -> Tensor:
         """Unit-norm embeddings, and behind them their affinity to every cached image."""
         embeds = self.encode_images(pixels)
-        affinity = torch.exp(-self.beta * (1 - embeds @ self.cache_keys.T))
-        return torch.cat([embeds, affinity], dim=-1)
+        return torch.cat([embeds, affinity(embeds @ self.cache_keys.T, self.beta)], dim=-1)
 
     def score_rows(self, classes: ClassEmbeddings) -> tuple[Tensor, Tensor]:
         """Class embeddings, scaled, and alpha where a cached image is of the class."""
@@ -139,27 +140,20 @@ class TipAdapter(Method):
         self.selects_on = "shots" if leave_out else "validation shots"
         images = support if leave_out else validation
         assert images is not None
-        device = self.backbone.device
         embeds = self.encode_pass(images.plain())
-        affinity = embeds @ self.cache_keys.T
+        cosines = embeds @ self.cache_keys.T
         if leave_out:
-            affinity.fill_diagonal_(-torch.inf)
-        text = self.logits(embeds, self.class_weight)
-        labels, best = images.labels.to(device), -1.0
-        for beta in _grid(self.config.beta_max, 200):
-            cache = self._cache_logits(affinity, beta)
-            for alpha in _grid(self.config.alpha_max, 20):
-                right = float(((text + alpha * cache).argmax(dim=-1) == labels).float().mean())
-                if right > best:
-                    best = right
-                    self.alpha.fill_(alpha)
-                    self.beta.fill_(beta)
-
-    def _cache_logits(self, affinity: Tensor, beta: Tensor | float) -> Tensor:
-        """exp(-beta (1 - affinity)) summed by class: (batch, images) to (batch, classes)."""
-        weights = torch.exp(-beta * (1 - affinity))
-        empty = weights.new_zeros(len(weights), len(self.trained_names))
-        return empty.index_add(1, self.cache_labels, weights)
+            cosines.fill_diagonal_(-torch.inf)
+        beta, alpha = best_beta_and_alpha(
+            self.logits(embeds, self.class_weight),
+            cosines,
+            self.cache_labels,
+            images.labels.to(embeds.device),
+            beta_max=self.config.beta_max,
+            alpha_max=self.config.alpha_max,
+        )
+        self.beta.fill_(beta)
+        self.alpha.fill_(alpha)
 
     @classmethod
     def published_config(cls, facts: TaskFacts) -> TipAdapterConfig:
@@ -179,7 +173,3 @@ class TipAdapter(Method):
             return ()
         epochs = 100 if facts.benchmark == "eurosat" else 20
         return (TrainConfig(lr=1e-3, eps=1e-4, batch_size=256, epochs=epochs, lr_min=0.0),)
-
-
-def _grid(bound: float, steps: int) -> list[float]:
-    return [0.1 + step * (bound - 0.1) / steps for step in range(steps)]

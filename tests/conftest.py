@@ -39,7 +39,7 @@ class WordTokenizer:
 
     bos_token_id = VOCABULARY - 2
     eos_token_id = VOCABULARY - 1
-    pad_token_id = 0
+    pad_token_id: int | None = 0
 
     def __call__(self, texts):
         return {"input_ids": [self._ids(text) for text in texts]}

@@ -4,10 +4,18 @@ Written for tests alone, without the package: prompts are built token by token, 
 every position, and nothing is shared between classes.
 """
 
+from typing import Any
+
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 
 LENGTH = 77
+
+
+def pooled(outputs: Any) -> Tensor:
+    """The projected embedding among what transformers returns of a tower, (batch, dim)."""
+    return outputs.pooler_output
 
 
 def tokens(tokenizer, texts):

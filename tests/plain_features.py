@@ -1,13 +1,11 @@
 """What tests of methods on frozen features share: fixed passes, and features written out."""
 
 import dataclasses
-import itertools
-import random
 
 import torch
 from conftest import make_backbone
 from torch.nn import functional as F
-from written_out_clip import NAMES, PlainCLIP, fixed_support
+from written_out_clip import NAMES, FixedSupport, PlainCLIP, fixed_passes
 
 from shotfit.methods import get_method
 
@@ -23,11 +21,7 @@ def make(name, family="clip", **options):
 
 def several_views(batches=5, size=6):
     """A support set whose passes differ, in an order that is the same for everyone who asks."""
-    support = fixed_support(batches, size)
-    support.passes = itertools.cycle(support.made)
-    support.augmented_once = lambda **options: iter([next(support.passes)])
-    support.stream = random.Random(5)
-    return support
+    return FixedSupport(fixed_passes(batches, size), several=True)
 
 
 def prepared(name, support=None, **options):
@@ -48,9 +42,9 @@ def unit(x):
 
 def plain_views(count, size=6):
     """Unit features (count * size, dim) of so many passes, and their labels."""
-    clip, support = PlainCLIP(), fixed_support(count, size)
-    features = torch.cat([unit(clip.images(pixels)) for pixels, _ in support.made])
-    return clip, features, torch.cat([labels for _, labels in support.made])
+    clip, passes = PlainCLIP(), fixed_passes(count, size)
+    features = torch.cat([unit(clip.images(pixels)) for pixels, _ in passes])
+    return clip, features, torch.cat([labels for _, labels in passes])
 
 
 def plain_text(clip, names=NAMES, templates=PAIR):

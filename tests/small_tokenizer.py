@@ -1,5 +1,7 @@
 """A real CLIP tokenizer of some fifty tokens."""
 
+from typing import Any
+
 from transformers import CLIPTokenizer
 
 
@@ -9,5 +11,5 @@ def small_tokenizer():
     pieces = [*letters, *[f"{letter}</w>" for letter in letters], "ca", "cat</w>"]
     pieces += ["<|startoftext|>", "<|endoftext|>"]
     vocabulary = {piece: index for index, piece in enumerate(pieces)}
-    merges = [("c", "a"), ("ca", "t</w>")]
+    merges: Any = [("c", "a"), ("ca", "t</w>")]  # transformers' hint says str, and it wants pairs
     return CLIPTokenizer(vocab=vocabulary, merges=merges, model_max_length=77)

@@ -41,6 +41,13 @@ def pictures(name, count=5):
     return [example.image for example in data.test if example.label == label][:count]
 
 
+def rows_of(classifier, names=None):
+    """The row of each class, (classes, dim)."""
+    head = classifier.scorer(names).head
+    assert head is not None
+    return head.weight
+
+
 def write(folder, images):
     folder.mkdir()
     for number, image in enumerate(images):
@@ -69,7 +76,7 @@ def test_a_name_with_images_is_found_saved_listed_and_removed(fitted, tmp_path, 
     # Asked for by name among others, it has its images too.
     among = [*fitted.classes[:2], "purple"]
     assert np.array_equal(
-        again.scorer(among).head.weight[2] / again.scorer().head.weight[place],
+        rows_of(again, among)[2] / rows_of(again)[place],
         np.ones(fitted.method.backbone.dim, np.float32),
     )
     code, text, _ = shotfit("list-classes", folder, "--json")
@@ -79,7 +86,7 @@ def test_a_name_with_images_is_found_saved_listed_and_removed(fitted, tmp_path, 
     assert again.classes == fitted.classes[:-1]
     again.add_classes(["orange"])
     assert again.known.classes.images == (3, 0)
-    assert np.count_nonzero(again.scorer().head.weight) > 0
+    assert np.count_nonzero(rows_of(again)) > 0
 
 
 def test_the_command_takes_names_with_folders(trained, tmp_path, shotfit):
@@ -239,6 +246,7 @@ def test_fit_says_what_to_expect_and_whether_more_images_would_help(tmp_path, sh
     code, text, _ = shotfit("fit", "digits", *flags)
     assert code == 0
     expected = FewShotClassifier.from_pretrained(out).expected
+    assert expected is not None
     low, high = expected.interval()
     assert f"Expect {low:.0f}–{high:.0f} % on new images" in text
     assert "Would more images help?" in text

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import shapes_dataset, tiny_clip
+from example_images import picture
 from PIL import Image
 from safetensors.torch import load_file, save_file
 
@@ -37,7 +38,7 @@ def images(tmp_path):
     folder = tmp_path / "images"
     folder.mkdir()
     for number, example in enumerate(shapes_dataset(4).test[:5]):
-        example.image.save(folder / f"{number}.png")
+        picture(example).save(folder / f"{number}.png")
     return folder
 
 

@@ -6,6 +6,7 @@ import shutil
 import pytest
 import yaml
 from conftest import shapes_dataset
+from example_images import write_images
 
 from shotfit.apps import cli
 from shotfit.methods import get_method, list_methods
@@ -14,13 +15,7 @@ from shotfit.methods import get_method, list_methods
 @pytest.fixture
 def photos(tmp_path):
     dataset = shapes_dataset(4)
-    for part, examples in (("train", dataset.train), ("test", dataset.test)):
-        for example in examples:
-            color = dataset.classnames[example.label]
-            path = tmp_path / "photos" / part / color / example.key.rsplit("/", 1)[1]
-            path.parent.mkdir(parents=True, exist_ok=True)
-            example.image.save(path)
-    return tmp_path / "photos"
+    return write_images(tmp_path / "photos", (*dataset.train, *dataset.test))
 
 
 def brief_fit(photos, checkpoint, out):

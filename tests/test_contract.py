@@ -381,7 +381,7 @@ def test_what_cannot_be_a_first_stage_is_refused(name):
 def test_shared_budget(name):
     stages = plan(one_stage(name, budget="shared", iters_per_shot=10), FACTS)
     trainings = stages[0][2]
-    assert sum(t.iterations for t in trainings) == (40 if trainings else 0)
+    assert sum(t.iterations or 0 for t in trainings) == (40 if trainings else 0)
 
 
 def test_prompt_learning_on_imagenet_keeps_ten_epochs_at_most():

@@ -14,7 +14,7 @@ PAGE = Path(__file__).parent.parent / "CONTRIBUTING.md"
 
 @pytest.fixture
 def feature_shift(tmp_path, monkeypatch):
-    code = re.search(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL).group(1)
+    code, *_ = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert len(code.splitlines()) <= 45
     (tmp_path / "feature_shift.py").write_text(code)
     monkeypatch.setattr(shotfit.methods, "__path__", [*shotfit.methods.__path__, str(tmp_path)])

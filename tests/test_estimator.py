@@ -35,8 +35,14 @@ NUMBERS = np.array([10 * example.label for example in DATA.train])
 
 
 @pytest.fixture
-def estimator(checkpoint):
+def estimator(checkpoint) -> ShotFitClassifier:
     return ShotFitClassifier(str(checkpoint), named_recipe("2sfs", iters_per_shot=1))
+
+
+def fresh(estimator: ShotFitClassifier) -> ShotFitClassifier:
+    copy = clone(estimator)
+    assert isinstance(copy, ShotFitClassifier)
+    return copy
 
 
 @pytest.mark.parametrize("check", CHECKS)
@@ -44,10 +50,10 @@ def test_scikit_learns_own_checks(check):
     getattr(estimator_checks, check)("ShotFitClassifier", ShotFitClassifier())
 
 
-def test_it_answers_with_the_labels_that_it_was_given(estimator):
+def test_it_answers_with_the_labels_that_it_was_given(estimator: ShotFitClassifier):
     with pytest.raises(NotFittedError):
         estimator.predict(X)
-    named = clone(estimator).fit(X, NAMES)
+    named = fresh(estimator).fit(X, NAMES)
     assert named.classes_.tolist() == sorted(DATA.classnames)
     probabilities = named.predict_proba(X)
     assert probabilities.shape == (12, 3)
@@ -55,7 +61,7 @@ def test_it_answers_with_the_labels_that_it_was_given(estimator):
     assert named.predict(X).tolist() == named.classes_[probabilities.argmax(axis=1)].tolist()
     assert named.score(X, NAMES) == (named.predict(X) == NAMES).mean()
     assert named.predict(X[:1]).shape == (1,)
-    numbered = clone(estimator).set_params(
+    numbered = fresh(estimator).set_params(
         classnames={10 * n: name for n, name in enumerate(DATA.classnames)}
     )
     numbered.fit(list(X), NUMBERS)
@@ -64,21 +70,21 @@ def test_it_answers_with_the_labels_that_it_was_given(estimator):
     assert set(numbered.predict(X)) <= {0, 10, 20}
 
 
-def test_a_second_fit_is_a_first_one(estimator):
-    once = clone(estimator).fit(X, NAMES).predict_proba(X)
-    again = clone(estimator).fit(X[:8], NAMES[:8]).fit(X, NAMES).predict_proba(X)
+def test_a_second_fit_is_a_first_one(estimator: ShotFitClassifier):
+    once = fresh(estimator).fit(X, NAMES).predict_proba(X)
+    again = fresh(estimator).fit(X[:8], NAMES[:8]).fit(X, NAMES).predict_proba(X)
     assert np.array_equal(once, again)
 
 
-def test_pipelines_searches_and_copies(estimator):
+def test_pipelines_searches_and_copies(estimator: ShotFitClassifier):
     pipeline = make_pipeline(FunctionTransformer(), estimator)
     assert len(cross_val_score(pipeline, X, NAMES, cv=2)) == 2
     search = GridSearchCV(estimator, {"seed": [1, 2]}, cv=2).fit(X, NAMES)
     assert search.best_params_["seed"] in (1, 2)
-    assert clone(search.best_estimator_).get_params() == search.best_estimator_.get_params()
+    assert fresh(search.best_estimator_).get_params() == search.best_estimator_.get_params()
 
 
-def test_targets_that_are_no_classes(estimator):
+def test_targets_that_are_no_classes(estimator: ShotFitClassifier):
     for y in (np.linspace(0, 1, 12), None):
         with pytest.raises(ValueError):
             estimator.fit(X, y)

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from shotfit.data.images import open_image
 from shotfit.data.sources.demo import load
 from shotfit.methods import get_method, published_names
 
@@ -13,8 +14,7 @@ QUICK = ["--shots", "2", "--iters-per-shot", "2", "--budget", "shared", "--quiet
 @pytest.fixture(scope="module")
 def picture(tmp_path_factory):
     path = tmp_path_factory.mktemp("pictures") / "one.png"
-    image = load("digits").test[0].image
-    path.write_bytes(image) if isinstance(image, bytes) else image.save(path)
+    open_image(load("digits").test[0].image).save(path)
     return path
 
 

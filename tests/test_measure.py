@@ -1,10 +1,12 @@
 """An evaluation says what `predict` does: which images count, and among which names."""
 
 import json
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 from conftest import shapes_dataset
+from example_images import picture
 
 from shotfit.classifier import FewShotClassifier
 from shotfit.data.dataset import Dataset
@@ -38,14 +40,14 @@ def most_attractive(classifier, images):
     return names[logits.mean(axis=0).argmax()]
 
 
-def write_folder(folder, dataset, parts=("train",), rename=str):
+def write_folder(folder, dataset, parts=("train",), rename: Callable[[str], str] = str):
     for part in parts:
         for number, example in enumerate(getattr(dataset, part)):
             name = rename(dataset.classnames[example.label])
             path = folder / part / name / f"{number}.png" if len(parts) > 1 else folder / name
             path = path if path.suffix else path / f"{number}.png"
             path.parent.mkdir(parents=True, exist_ok=True)
-            example.image.save(path)
+            picture(example).save(path)
     return folder
 
 
@@ -181,7 +183,7 @@ def test_an_older_folder_says_that_it_does_not_know(fitted, tmp_path):
 
 
 def test_an_image_is_the_same_as_a_file_as_bytes_and_opened(tmp_path):
-    image = shapes_dataset(1).train[0].image
+    image = picture(shapes_dataset(1).train[0])
     image.save(tmp_path / "a.png")
     image.save(tmp_path / "b.bmp")
     sources = [image, tmp_path / "a.png", tmp_path / "b.bmp", (tmp_path / "a.png").read_bytes()]

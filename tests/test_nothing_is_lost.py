@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from conftest import shapes_dataset
+from example_images import write_images
 
 from shotfit.apps.commands.add_classes import add_classes
 from shotfit.apps.commands.remove_classes import remove_classes
@@ -158,11 +159,7 @@ def test_what_was_trained_is_saved_elsewhere_when_its_place_fails(fitted, tmp_pa
 @pytest.mark.parametrize("damage", ["gone", "text", "folder"])
 def test_an_unreadable_test_image_is_told_before_training(tmp_path, shotfit, damage):
     dataset = shapes_dataset(2, train=2, test=2)
-    for part in ("train", "test"):
-        for example in getattr(dataset, part):
-            path = tmp_path / "data" / example.key
-            path.parent.mkdir(parents=True, exist_ok=True)
-            example.image.save(path)
+    write_images(tmp_path / "data", (*dataset.train, *dataset.test))
     lines = ["path,label,split"]
     lines += [f"{p.relative_to(tmp_path / 'data')},{p.parts[-2]},{p.parts[-3]}"
               for p in sorted((tmp_path / "data").rglob("*.png"))]  # fmt: skip

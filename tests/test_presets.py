@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 import time
+from typing import Any
 
 import pytest
 import torch
@@ -182,7 +183,9 @@ def test_a_classifier_takes_a_preset_or_minutes(checkpoint, tmp_path):
     again = FewShotClassifier.from_pretrained(classifier.save_pretrained(tmp_path / "saved"))
     image = shapes_dataset(4).test[0].image
     assert again.predict(image) == classifier.predict(image)
-    for given in ({"method": "2sfs", "preset": "fast"}, {"preset": "fast", "minutes": 2.0}):
+    twice: list[dict[str, Any]]
+    twice = [{"method": "2sfs", "preset": "fast"}, {"preset": "fast", "minutes": 2.0}]
+    for given in twice:
         with pytest.raises(UsageError, match="give one"):
             FewShotClassifier(str(checkpoint), **given)
     for minutes in (0, -1, math.nan, math.inf):

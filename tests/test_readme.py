@@ -9,6 +9,7 @@ import pytest
 
 import shotfit.timed_plan
 from shotfit.apps import cli
+from shotfit.data.images import open_image
 from shotfit.data.sources import load_dataset
 from shotfit.recipe import named_recipe
 
@@ -17,7 +18,8 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def block(language):
-    return re.search(rf"```{language}\n(.*?)```", README, re.DOTALL).group(1)
+    text, *_ = re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+    return text
 
 
 @pytest.fixture
@@ -30,7 +32,7 @@ def photos(tmp_path, monkeypatch):
         for number, example in enumerate(chosen, 1):
             path = Path("photos") / name / f"{number}.png"
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(example.image)
+            open_image(example.image).save(path)
 
 
 def short_recipe(name):

@@ -9,6 +9,7 @@ import sys
 import pytest
 import torch
 from conftest import shapes_dataset
+from example_images import picture
 from safetensors.torch import load_file, save_file
 
 from shotfit import FewShotClassifier
@@ -90,7 +91,7 @@ class TestTheModelItRefersTo:
 
     def test_on_a_terminal_the_command_asks(self, saved, monkeypatch, shotfit, checkpoint):
         forge(saved, signature=None)
-        image = shapes_dataset(3).test[0].image
+        image = picture(shapes_dataset(3).test[0])
         image.save(saved.parent / "image.png")
         command = ("predict", saved, saved.parent / "image.png")
         code, _, error = shotfit(*command)

@@ -8,6 +8,7 @@ import sys
 import pytest
 import torch
 from conftest import make_backbone, shapes_dataset
+from example_images import picture
 
 from shotfit import saving
 from shotfit.backbone.fingerprint import position_fingerprint
@@ -114,7 +115,7 @@ def test_a_place_is_kept_with_the_options_it_was_read_with(checkpoint, tmp_path)
     for number, example in enumerate(shapes_dataset(2).train):
         path = tmp_path / "photos" / f"class {example.label}" / f"{number}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
-        example.image.save(path)
+        picture(example).save(path)
     classifier = FewShotClassifier(str(checkpoint), RECIPE)
     classifier.fit(tmp_path / "photos", full_size=True)
     assert classifier.experiment.source == "folder"

@@ -1,15 +1,22 @@
 """CLIP written out from its equations, padding and all: what methods are compared with.
 
-Works on a transformers `CLIPModel`'s own tensors, without its code and without ours.
+Works on a transformers `CLIPModel`'s own tensors, without its code and without ours. Beside it,
+support sets whose batches are given.
 """
 
-from types import SimpleNamespace
+import itertools
+import random
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from conftest import SPEC, WordTokenizer, tiny_clip
+from torch import Tensor
 from torch.nn import functional as F
 
-__all__ = ["PlainCLIP", "fixed_support", "pictures"]
+from shotfit.data.dataset import Example, Split
+from shotfit.data.prefetch import Batch
+from shotfit.data.support_set import SupportSet
+from shotfit.data.transforms import CROP_SCALE
 
 NAMES = ("red", "green", "blue")
 
@@ -26,7 +33,7 @@ class PlainCLIP:
         model = tiny_clip(seed)
         self.tensors = {name: p.detach().clone() for name, p in model.named_parameters()}
         self.depth = {"vision": 3, "text": 2}
-        self.extra = None
+        self.extra: Callable[[str, int, Tensor], Tensor | float] | None = None
 
     @property
     def scale(self):
@@ -87,26 +94,51 @@ class PlainCLIP:
         return self.scale * images @ texts.T
 
 
-def fixed_support(batches=5, size=6, names=NAMES):
+class FixedSupport(SupportSet):
+    """A support set that gives the batches it was given, over and over, and opens no image.
+
+    One pass is the first of them, and what is augmented is like it, or with `several` views the
+    next one each time. There are as many images as in that pass, or `images`.
+    """
+
+    def __init__(
+        self,
+        made: Sequence[Batch],
+        names: Sequence[str] = NAMES,
+        *,
+        images: int | None = None,
+        several: bool = False,
+    ) -> None:
+        labels = [int(label) for _, batch in made for label in batch]
+        count = len(made[0][1]) if images is None else images
+        examples = (Example(str(n), label, b"") for n, label in enumerate(labels[:count]))
+        super().__init__(Split(tuple(names), tuple(examples)), SPEC, random.Random(5))
+        self.made = tuple(made)
+        self._views = itertools.cycle(made if several else made[:1])
+
+    def batches(
+        self,
+        batch_size: int,
+        *,
+        drop_last: bool = False,
+        crop_scale: tuple[float, float] = CROP_SCALE,
+    ) -> Iterator[Batch]:
+        return itertools.cycle(self.made)
+
+    def augmented_once(
+        self, batch_size: int = 256, crop_scale: tuple[float, float] = CROP_SCALE
+    ) -> Iterator[Batch]:
+        return iter([next(self._views)])
+
+    def plain(self, batch_size: int = 256) -> Iterator[Batch]:
+        return iter(self.made[:1])
+
+
+def fixed_passes(batches: int = 5, size: int = 6, classes: int = len(NAMES)) -> list[Batch]:
+    """Passes over so many images, the classes in turn, that are the same for everyone."""
+    return [(pictures(size, seed), torch.arange(size) % classes) for seed in range(batches)]
+
+
+def fixed_support(batches: int = 5, size: int = 6, names: Sequence[str] = NAMES) -> FixedSupport:
     """A support set whose batches, views and order are the same for everyone who asks."""
-    made = [(pictures(size, seed), torch.arange(size) % len(names)) for seed in range(batches)]
-
-    def endless(batch_size, **options):
-        while True:
-            yield from made
-
-    def views(**options):
-        yield made[0]
-
-    class Support(SimpleNamespace):
-        def __len__(self):
-            return size
-
-    return Support(
-        classnames=names,
-        labels=made[0][1],
-        made=made,
-        batches=endless,
-        augmented_once=views,
-        plain=views,
-    )
+    return FixedSupport(fixed_passes(batches, size, len(names)), names)

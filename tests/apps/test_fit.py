@@ -1,10 +1,12 @@
 """What `fit` says and does about images and names that are not as they should be."""
 
 import json
+from typing import Any
 
 import pytest
 import yaml
 from conftest import shapes_dataset
+from example_images import picture
 from huggingface_hub import constants
 from PIL import Image
 
@@ -25,7 +27,7 @@ def photos(tmp_path):
     for example in shapes_dataset(3, train=3, test=0).train:
         path = (tmp_path / "photos" / example.key).with_suffix(".jpg")
         path.parent.mkdir(parents=True, exist_ok=True)
-        example.image.resize((200, 150)).save(path, quality=90)
+        picture(example).resize((200, 150)).save(path, quality=90)
     return tmp_path / "photos" / "train"
 
 
@@ -95,9 +97,10 @@ def test_without_a_network_it_says_what_is_here(tmp_path, monkeypatch):
 
 
 def test_a_setting_has_one_spelling_and_both_are_taken(shotfit, checkpoint, tmp_path):
-    one, other = (Experiment(setting=name) for name in ("base-to-novel", "base_to_novel"))
+    spellings: tuple[Any, ...] = ("base-to-novel", "base_to_novel")
+    one, other = (Experiment(setting=name) for name in spellings)
     assert one == other and one.id == other.id
-    for name in ("base-to-novel", "base_to_novel"):
+    for name in spellings:
         _, out, _ = shotfit("bench", "--dry-run", "--setting", name, "--datasets", "digits")
         assert "base-to-novel" in out and "base_to_novel" not in out
     options = ("--backbone", checkpoint, "--shots", 1, "--iters-per-shot", 4)

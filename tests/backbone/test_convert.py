@@ -70,7 +70,13 @@ class Visual(nn.Module):
 
 
 class Plain(nn.Module):
-    def __init__(self, vocabulary, activation=QuickGELU, vision=(WIDTH, 2, 2), text_heads=1):
+    def __init__(
+        self,
+        vocabulary: int,
+        activation: type[nn.Module] = QuickGELU,
+        vision: tuple[int, int, int] = (WIDTH, 2, 2),
+        text_heads: int = 1,
+    ) -> None:
         super().__init__()
         self.visual = Visual(*vision, activation)
         self.transformer = Stack(TEXT_WIDTH, 3, text_heads, activation)
@@ -126,7 +132,7 @@ def archive(model, path):
     # The tracer warns of branches on shapes and of its own end.
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        torch.jit.trace(model, torch.randn(1, 3, SIDE, SIDE)).save(path)
+        torch.jit.save(torch.jit.trace(model, torch.randn(1, 3, SIDE, SIDE)), path)
 
 
 def test_openai_archive(plain, tokenizer, tmp_path):

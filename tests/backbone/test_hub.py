@@ -8,9 +8,10 @@ import time
 import pytest
 import torch
 from conftest import tiny_clip
+from plain_clip import pooled
 from safetensors.torch import load_file, save_file
 from small_tokenizer import small_tokenizer
-from transformers import BertConfig, CLIPModel
+from transformers import BertConfig, CLIPModel, CLIPTextConfig
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 
 from shotfit.backbone import Backbone, hub
@@ -22,8 +23,11 @@ TEXTS = ["a photo of a cat.", "cat cat cat", "a"]
 
 def save(folder, *, eos=None, dtype=None, shard="5GB"):
     model, tokenizer = tiny_clip(), small_tokenizer()
-    model.config.text_config.eos_token_id = eos or tokenizer.eos_token_id
-    model.config.text_config.bos_token_id = tokenizer.bos_token_id
+    text = model.config.text_config
+    assert isinstance(text, CLIPTextConfig)
+    text.update(
+        {"eos_token_id": eos or tokenizer.eos_token_id, "bos_token_id": tokenizer.bos_token_id}
+    )
     (model.to(dtype) if dtype else model).save_pretrained(folder, max_shard_size=shard)
     tokenizer.save_pretrained(folder)
     processor = CLIPImageProcessorPil(size={"shortest_edge": 32}, crop_size=32)
@@ -42,8 +46,8 @@ def test_texts_end_where_transformers_reads_them(tmp_path, eos):
     assert all(row[-1] == tokenizer.eos_token_id for row in tokens)
     inputs = tokenizer(TEXTS, padding="max_length", return_tensors="pt")
     model = CLIPModel.from_pretrained(tmp_path).eval()
-    assert (model.config.text_config.eos_token_id == 2) == (eos == 2)
-    expected = model.get_text_features(**inputs).pooler_output
+    assert (model.config.to_dict()["text_config"]["eos_token_id"] == 2) == (eos == 2)
+    expected = pooled(model.get_text_features(**inputs))
     assert torch.allclose(backbone.encode_text(TEXTS), expected, atol=1e-5)
     with pytest.raises(DataError, match="reads 77"):
         backbone.encode_text(["x " * 80])

@@ -6,8 +6,10 @@ import json
 import pytest
 import torch
 from conftest import SPEC, VOCABULARY, WordTokenizer, make_backbone, tiny_siglip
+from plain_clip import pooled
 from torch import nn
 from torch.nn import functional as F
+from transformers import SiglipVisionConfig
 
 from shotfit.backbone import Backbone, DeepPrompts
 from shotfit.errors import DataError
@@ -30,11 +32,12 @@ def test_embeddings_and_scores_are_those_of_transformers():
     ids = padded(backbone, TEXTS)
     assert ids.shape == (3, 64)
     expected = model(input_ids=ids, pixel_values=pixels())
-    images = model.get_image_features(pixels()).pooler_output
-    texts = model.get_text_features(ids).pooler_output
+    images = pooled(model.get_image_features(pixels()))
+    texts = pooled(model.get_text_features(ids))
     assert torch.allclose(backbone.encode_image(pixels()), images, atol=1e-5, rtol=1e-5)
     assert torch.allclose(backbone.encode_text(TEXTS), texts, atol=1e-5, rtol=1e-5)
     assert backbone.dim == 64
+    assert backbone.logit_bias is not None
     assert backbone.logit_scale.shape == backbone.logit_bias.shape == ()
     method = get_method("zero_shot")(backbone)
     scores = method.logits(F.normalize(images, dim=-1), F.normalize(texts, dim=-1))
@@ -120,7 +123,9 @@ def test_what_cannot_work_is_refused():
     with pytest.raises(DataError, match="padding"):
         Backbone.from_model(tiny_siglip(), tokenizer, SPEC)
     model = tiny_siglip()
-    model.config.vision_config.vision_use_head = False
+    vision = model.config.vision_config
+    assert isinstance(vision, SiglipVisionConfig)
+    vision.vision_use_head = False
     with pytest.raises(DataError, match="pooling head"):
         Backbone.from_model(model, WordTokenizer(), SPEC)
 

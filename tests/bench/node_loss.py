@@ -8,6 +8,7 @@ would report.
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 
 def main(checkpoint: str, folder: str) -> None:
@@ -27,7 +28,7 @@ def main(checkpoint: str, folder: str) -> None:
         seeds=[1, 2],
         overrides=Overrides({"iters_per_shot": 2}),
     )
-    node = {"num_cpus": 1, "object_store_memory": 80 * 2**20}
+    node: dict[str, Any] = {"num_cpus": 1, "object_store_memory": 80 * 2**20}
     quick = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 1000}
     head = {**node, "include_dashboard": False, "_system_config": quick}
     cluster = Cluster(initialize_head=True, head_node_args=head)

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from example_images import picture
 
 import shotfit.bench.runner
 from shotfit.apps.arguments import spread
@@ -363,7 +364,7 @@ def test_data_without_test_images_is_no_benchmark(tmp_path, shotfit):
     for number, example in enumerate(shapes_dataset(2).train):
         path = tmp_path / "photos" / str(example.label) / f"{number}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
-        example.image.save(path)
+        picture(example).save(path)
     words = ("bench", "--datasets", tmp_path / "photos", "--methods", "zero_shot", "--shots", "2")
     code, _, error = shotfit(*words, "--results", tmp_path / "records", "-q")
     assert code == 3

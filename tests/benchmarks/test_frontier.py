@@ -3,6 +3,7 @@
 import json
 
 import frontier
+import numpy as np
 import pytest
 
 from shotfit.config import from_dict, to_dict
@@ -57,7 +58,7 @@ def test_the_figure_has_a_point_a_preset(folder):
     pytest.importorskip("matplotlib")
     (axes,) = frontier.figure(frontier.read(folder)).axes
     assert [line.get_label() for line in axes.lines][0::2] == ["HM", "Joint"]
-    assert list(axes.lines[0].get_xdata()) == [7.5, 15.0, 7.5, 300.0]
+    assert np.asarray(axes.lines[0].get_xdata()).tolist() == [7.5, 15.0, 7.5, 300.0]
     assert {text.get_text() for text in axes.texts} == set(PRESETS)
 
 

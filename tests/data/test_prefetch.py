@@ -7,6 +7,7 @@ import shutil
 import threading
 import time
 import weakref
+from collections.abc import Generator
 from contextlib import nullcontext
 
 import numpy as np
@@ -169,6 +170,7 @@ def test_one_large_image_among_tiny_ones_is_worth_a_thread(large):
         assert equal(next(batches), next(plain.batches(2)))
         assert ours("ahead")
         assert images.stream.getstate() == plain.stream.getstate()
+        assert isinstance(batches, Generator)
         batches.close()
 
 

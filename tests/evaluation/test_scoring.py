@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import shapes_dataset
+from example_images import picture
 
 from shotfit.classifier import FewShotClassifier
 from shotfit.errors import DataError
@@ -144,11 +145,11 @@ def test_an_assessment_that_fits_nothing_is_refused(fitted, tmp_path):
 def test_every_place_that_answers_goes_by_the_same_rule(fitted, tmp_path, shotfit):
     fitted_on = shapes_dataset(4)
     folder = fitted.save_pretrained(tmp_path / "saved")
-    picture = tmp_path / "one.png"
-    fitted_on.test[0].image.save(picture)
-    wanted = fitted.predict_proba(picture)
+    file = tmp_path / "one.png"
+    picture(fitted_on.test[0]).save(file)
+    wanted = fitted.predict_proba(file)
     for flags in ((), ("--published-scores",)):
-        code, text, _ = shotfit("predict", folder, picture, "--top", 4, "--json", "-q", *flags)
+        code, text, _ = shotfit("predict", folder, file, "--top", 4, "--json", "-q", *flags)
         assert code == 0
         answers = json.loads(text)["answers"]
         told = {answer["class"]: answer["probability"] for answer in answers}

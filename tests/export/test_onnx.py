@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import shapes_dataset
+from example_images import picture
 from test_contract import NAMES, fit
 
 from shotfit.backbone import Backbone
@@ -21,7 +22,7 @@ from shotfit.runtime import ExportedClassifier
 REFUSED = {"cocoop": "embeds every class anew", "plot_pp": "matches the prompts"}
 WITHOUT_TEXT = {"gda": "no-text"}
 """Methods whose rows for unseen names no graph can compute, and what the message says."""
-IMAGES = [example.image for example in shapes_dataset().test[:7]]
+IMAGES = [picture(example) for example in shapes_dataset().test[:7]]
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ import shutil
 import pytest
 import torch
 from conftest import COLORS, shapes_dataset
+from example_images import picture
 from torch.nn import functional as F
 from transformers import CLIPModel, pipeline
 
@@ -15,7 +16,7 @@ from shotfit.export.adapter import export_peft
 from shotfit.export.merged import export_merged
 from shotfit.recipe import named_recipe
 
-IMAGES = [example.image for example in shapes_dataset().test[:4]]
+IMAGES = [picture(example) for example in shapes_dataset().test[:4]]
 UNSEEN = COLORS[4:]
 
 
@@ -37,7 +38,7 @@ def test_a_pipeline_answers_as_the_first_stage(method, checkpoint, tmp_path):
     tuned = pipeline("zero-shot-image-classification", model=str(tmp_path / "merged"))
     expected = classifier.predict_proba(IMAGES, UNSEEN)
     for image, row in zip(IMAGES, expected, strict=True):
-        answers = tuned(image, candidate_labels=UNSEEN, hypothesis_template=found.template)
+        answers = tuned(image, candidate_labels=list(UNSEEN), hypothesis_template=found.template)
         scores = {answer["label"]: answer["score"] for answer in answers}
         assert [scores[name] for name in UNSEEN] == pytest.approx(row.tolist(), abs=1e-4)
     plain = FewShotClassifier(str(checkpoint), "zero_shot").fit(shapes_dataset(4), shots=1)

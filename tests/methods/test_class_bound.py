@@ -6,12 +6,13 @@ import pytest
 import torch
 from conftest import make_backbone
 from torch.nn import functional as F
-from written_out_clip import NAMES, PlainCLIP, fixed_support, pictures
+from written_out_clip import NAMES, FixedSupport, PlainCLIP, fixed_passes, fixed_support, pictures
 
 from shotfit.adaptation import adapt
 from shotfit.errors import UsageError
 from shotfit.layers.ensembles import IMAGENET_TEMPLATES
 from shotfit.methods import get_method
+from shotfit.methods.lp_pp import LPPlusPlus
 from shotfit.methods.published import TaskFacts, TrainConfig
 from shotfit.plan import plan
 from shotfit.recipe import Recipe, Stage
@@ -43,6 +44,10 @@ def logits_of(method, batch, names=NAMES):
     return method(batch, method.encode_classes(names))
 
 
+def number(method, name):
+    return float(method.get_buffer(name))
+
+
 def five_updates(method, config, **changes):
     cut = {"iterations": 5, "epochs": None, "warmup_epochs": 0, "schedule": "constant", "lr": 1e-2}
     for _ in train(method, fixed_support(), dataclasses.replace(config, **{**cut, **changes})):
@@ -50,7 +55,7 @@ def five_updates(method, config, **changes):
 
 
 def plain_updates(logits, optimizer):
-    for pixels, labels in fixed_support().made:
+    for pixels, labels in fixed_passes():
         loss = F.cross_entropy(logits(pixels), labels)
         optimizer.zero_grad()
         loss.backward()
@@ -64,7 +69,7 @@ def assert_close(ours, reference):
 def plain_features():
     """The cache's images, unit-norm, their labels, and unit-norm class embeddings."""
     clip = PlainCLIP()
-    pixels, labels = fixed_support().made[0]
+    pixels, labels = fixed_passes()[0]
     texts = [[template.format(name) for name in NAMES] for template in PAIR]
     text = torch.stack([F.normalize(clip.texts(line), dim=-1) for line in texts]).mean(0)
     return clip, F.normalize(clip.images(pixels), dim=-1), labels, F.normalize(text, dim=-1)
@@ -93,10 +98,7 @@ def test_tip_adapter_matches_its_equation(finetune):
 
 def test_tip_adapter_searches_its_grid_and_keeps_the_first_best():
     method = prepared("tip_adapter", beta_max=4.1, alpha_max=2.1, templates=PAIR)
-    validation = fixed_support()
-    validation.made[0] = fixed_support(size=24).made[3]
-    validation.labels = validation.made[0][1]
-    validation.plain = lambda: iter(validation.made[:1])
+    validation = FixedSupport(fixed_passes(size=24)[3:])
     method.eval()
     method.finish(fixed_support(), validation)
     clip, cache, labels, text = plain_features()
@@ -111,23 +113,23 @@ def test_tip_adapter_searches_its_grid_and_keeps_the_first_best():
             scores = scores + alpha * torch.exp(-beta * (1 - f @ cache.T)) @ values
             right = float((scores.argmax(1) == wanted).float().mean())
             best = max(best, (right, beta, alpha), key=lambda found: found[0])
-    assert (float(method.beta), float(method.alpha)) == pytest.approx(best[1:])
+    assert (number(method, "beta"), number(method, "alpha")) == pytest.approx(best[1:])
 
 
 def test_tip_adapter_without_validation_leaves_each_shot_out():
     method = prepared("tip_adapter")
     method.eval()
     with torch.no_grad():
-        own = logits_of(method, fixed_support().made[0][0]).argmax(1)
+        own = logits_of(method, fixed_passes()[0][0]).argmax(1)
         method.finish(fixed_support(), None)
     # The cache alone would call every shot by its own label; a search on that learns nothing.
-    assert (float(method.alpha), float(method.beta)) != pytest.approx((1.17, 1.0))
+    assert (number(method, "alpha"), number(method, "beta")) != pytest.approx((1.17, 1.0))
     assert len(own) == 6
     single = make("tip_adapter")
     support = fixed_support(size=3)
     single.setup(support)
     single.finish(support, None)
-    assert (float(single.alpha), float(single.beta)) == pytest.approx((1.17, 1.0))
+    assert (number(single, "alpha"), number(single, "beta")) == pytest.approx((1.17, 1.0))
 
 
 @pytest.mark.parametrize("finetune", [False, True])
@@ -174,7 +176,7 @@ def test_taskres_leaves_underscores_in_names():
     method = make("taskres")
     method.setup(fixed_support(names=("sea_lion", "green", "blue")))
     expected = PlainCLIP().texts(["a photo of a sea_lion."])
-    assert_close(method.base[:1], expected)
+    assert_close(method.get_buffer("base")[:1], expected)
 
 
 def plain_lp_pp(features, labels, text, bias, epochs, accumulate):
@@ -206,7 +208,7 @@ def plain_lp_pp(features, labels, text, bias, epochs, accumulate):
 def test_lp_pp_matches_its_equations(accumulate, epochs):
     method = prepared("lp_pp", epochs=max(epochs, 1), accumulate=accumulate, templates=PAIR)
     clip, features, labels, text = plain_features()
-    bias = method.bias.detach().clone()
+    bias = method.get_parameter("bias").detach().clone()
     assert bias.abs().max() <= method.backbone.dim**-0.5
     w, b, alpha = plain_lp_pp(features, labels, text, bias, epochs, accumulate)
     if epochs:
@@ -218,19 +220,19 @@ def test_lp_pp_matches_its_equations(accumulate, epochs):
 def test_lp_pp_takes_the_last_of_the_best_validation_epochs():
     """With validation images labelled wrong on purpose, the best epoch is not the last."""
     method = prepared("lp_pp", epochs=40)
-    validation = fixed_support(size=24)
-    labels = (validation.labels + 1) % CLASSES
-    validation.labels = labels
-    validation.plain = lambda: iter([(validation.made[2][0], labels)])
-    f = method.encode_images(validation.made[2][0])
+    pixels, right = fixed_passes(size=24)[2]
+    labels = (right + 1) % CLASSES
+    validation = FixedSupport([(pixels, labels)])
+    f = method.encode_images(pixels)
     hits = []
+    assert isinstance(method, LPPlusPlus)
     solutions, text = list(method._descend()), method.get_buffer("class_weight")
     for w, b, alpha in solutions:
         scores = f @ w.T + b + alpha * (f @ text.T)
         hits.append(int((scores.argmax(1) == labels).sum()))
     best = max(epoch for epoch, count in enumerate(hits) if count == max(hits))
     method.finish(fixed_support(), validation)
-    assert torch.equal(method.weight, solutions[best][0])
+    assert torch.equal(method.get_parameter("weight"), solutions[best][0])
 
 
 @pytest.mark.parametrize("name", ["tip_adapter", "taskres", "lp_pp"])

@@ -12,11 +12,13 @@ import torch
 from conftest import WordTokenizer, make_backbone, tiny_clip, tiny_siglip
 from plain_clip import LENGTH, copies_of_what_trains, same, tokens, words
 from torch.nn import functional as F
-from written_out_clip import PlainCLIP
+from written_out_clip import FixedSupport, PlainCLIP
 
 from shotfit.backbone import DeepPrompts
 from shotfit.layers.ensembles import DIVERSE_TEMPLATES
 from shotfit.methods import get_method
+from shotfit.methods.mmrl import MMRL
+from shotfit.methods.mmrl_pp import MMRLPlusPlus
 from shotfit.methods.published import TaskFacts
 from shotfit.training.loop import train
 
@@ -227,7 +229,7 @@ class PlainMMRLPlusPlus(PlainMMRL):
 
     def start(self, model):
         generator = torch.Generator().manual_seed(3)
-        start = {
+        start: dict[str, torch.Tensor | None] = {
             "space.projection.a": torch.empty(64, 64).uniform_(-1 / 8, 1 / 8, generator=generator),
             "space.projection.b": torch.zeros(64, 40),
             "space.tokens": 0.02 * torch.randn(5, 512, generator=generator),
@@ -333,24 +335,16 @@ def batch(number):
     return torch.randn(4, 3, 32, 32, generator=generator), torch.tensor([0, 2, 1, number % 3])
 
 
-class Fixed:
-    """A support set that gives five batches of its own making."""
-
-    classnames = NAMES
-
-    def __len__(self) -> int:
-        return 4
-
-    def batches(self, batch_size, **options):
-        yield from (batch(number) for number in range(5))
+def fixed_support(batches=5, images=4):
+    return FixedSupport([batch(number) for number in range(batches)], NAMES, images=images)
 
 
 def build(name, **options):
     kind = get_method(name)
     config = dataclasses.replace(kind.published_config(FACTS), **options)
     generator = torch.Generator().manual_seed(3)
-    method = kind(make_backbone(**SIZES), config, generator=generator)
-    method.setup(Fixed())
+    method = kind(make_backbone(family="clip", **SIZES), config, generator=generator)
+    method.setup(fixed_support())
     method.trained_names = NAMES
     return method
 
@@ -384,7 +378,7 @@ def test_five_updates_are_those_of_the_equations(name):
     short = dataclasses.replace(
         training, iterations=5, epochs=None, schedule="constant", lr=rate, batch_size=4
     )
-    ours = [step.loss for step in train(method, Fixed(), short)]
+    ours = [step.loss for step in train(method, fixed_support(), short)]
     update = optimizer(list(mine.values()), training)
     for number, loss in enumerate(ours):
         expected = plain.loss(model, mine, *batch(number))
@@ -403,6 +397,7 @@ def test_five_updates_are_those_of_the_equations(name):
 def test_mmrl_answers_as_published_among_trained_and_among_other_classes(name):
     """Trained classes with both embeddings, others with one; in a list of both, each as before."""
     method = build(name)
+    assert isinstance(method, MMRL | MMRLPlusPlus)
     pixels, _ = batch(1)
 
     def asked(names):
@@ -428,21 +423,15 @@ def test_promptsrc_trains_on_as_if_nothing_were_averaged_and_then_averages():
     method, plain = build("promptsrc"), build("promptsrc")
     (training,) = get_method("promptsrc").published_training(FACTS)
 
-    class Epochs(Fixed):
-        def __len__(self) -> int:
-            return 12
-
-        def batches(self, batch_size, **options):
-            yield from (batch(number) for number in range(100))
-
+    epochs = fixed_support(batches=100, images=12)
     training = dataclasses.replace(training, epochs=4, warmup_epochs=0, lr=0.05)
     states = []
-    for step in train(method, Epochs(), training):
+    for step in train(method, epochs, training):
         if step.iteration % 3 == 0:
             states.append({n: p.detach().clone() for n, p in method.named_parameters()})
     assert len(states) == 4
     with torch.no_grad():
-        method.finish(Epochs(), None)
+        method.finish(epochs, None)
     weights = [math.exp(-((epoch - 3) ** 2) / (2 * 0.2**2)) for epoch in (1, 2, 3, 4)]
     for name, parameter in method.named_parameters():
         if parameter.requires_grad:
@@ -453,7 +442,7 @@ def test_promptsrc_trains_on_as_if_nothing_were_averaged_and_then_averages():
             assert torch.equal(parameter, plain.get_parameter(name))
     # A second call has nothing to do, and neither has one without training.
     before = {n: p.clone() for n, p in method.named_parameters()}
-    method.finish(Epochs(), None)
+    method.finish(epochs, None)
     assert all(torch.equal(before[n], p) for n, p in method.named_parameters())
 
 

@@ -9,15 +9,20 @@ import torch
 from conftest import make_backbone
 from published_shapes import shapes_only, trains_and_scores_shapes, vit_b16, vit_l14
 from torch import nn
+from written_out_clip import FixedSupport
 
 from shotfit.config import override
 from shotfit.data.benchmark.templates import dataset_templates
+from shotfit.data.task import Setting
 from shotfit.errors import UsageError
 from shotfit.layers.averaging import EpochAverage
 from shotfit.layers.depth import last_block, scaled_block
 from shotfit.layers.ensembles import DIVERSE_TEMPLATES
 from shotfit.methods import get_method
+from shotfit.methods.mmrl import MMRL
+from shotfit.methods.mmrl_pp import MMRLPlusPlus
 from shotfit.methods.published import TaskFacts, TrainConfig
+from shotfit.methods.tcp import TCP
 from shotfit.plan import plan
 from shotfit.recipe import Overrides, one_stage, two_stage
 from shotfit.training.loop import learning_rate, total_iterations, updates_per_epoch
@@ -44,7 +49,7 @@ COUNTS = [
 ]
 
 
-def facts_of(dataset, classes=50, setting="base_to_novel", shots=16):
+def facts_of(dataset, classes=50, setting: Setting = "base_to_novel", shots=16):
     return TaskFacts(dataset, setting, shots, classes, classes * shots)
 
 
@@ -170,9 +175,8 @@ def gaussian(mean, std, epochs):
     """The weights of so many epochs, seen by averaging states that tell them apart."""
     parameter = nn.Parameter(torch.zeros(epochs))
     average = EpochAverage([parameter], mean / epochs, std / epochs)
-    for epoch in range(epochs):
+    for epoch in average.during(range(epochs), per_epoch=1):
         parameter.data = torch.eye(epochs)[epoch]
-        average.add(epoch + 1)
     average.take()
     return parameter.detach()
 
@@ -223,8 +227,10 @@ def test_prompts():
     assert published("tcp", "my photos")[0].teacher_template is None
     for dataset in UPDATES:
         config = published("tcp", dataset)[0]
-        assert config.teacher_template == dataset_templates(dataset).tcp_teacher
-        assert published("clipfit", dataset)[0].template == dataset_templates(dataset).kgcoop
+        templates = dataset_templates(dataset)
+        assert templates is not None
+        assert config.teacher_template == templates.tcp_teacher
+        assert published("clipfit", dataset)[0].template == templates.kgcoop
         assert published("mmrl", dataset)[0].template == published("mmrl_pp", dataset)[0].template
     tcp = {name: published("tcp", name)[0] for name in UPDATES}
     assert tcp["fgvc_aircraft"].teacher_template == "a photo of an aircraft {}."
@@ -270,21 +276,22 @@ def test_values_by_dataset():
     assert list(clipfit.values()) == [8, 8, 8, 8, 8, 2, 8, 2]
 
 
+def projections(layers: nn.Module) -> int:
+    return len(list(layers.children()))
+
+
 def test_blocks_in_towers_of_other_depths():
     assert [scaled_block(6, depth) for depth in (2, 4, 6, 12, 24)] == [1, 2, 3, 6, 6]
     assert [scaled_block(9, depth) for depth in (2, 4, 6, 12, 24)] == [2, 3, 5, 9, 9]
     assert [last_block(depth) for depth in (4, 12, 24)] == [4, 12, 12]
-    space = get_method("mmrl")(make_backbone(vision_blocks=6, text_blocks=4)).space
-    assert (space.first, len(space.to_vision), len(space.to_text)) == (1, 3, 3)
-    large = get_method("mmrl")(vit_l14()).space
-    assert (large.first, len(large.to_vision), len(large.to_text)) == (5, 7, 7)
-    assert get_method("tcp")(vit_l14())._block == 8
+    space = MMRL(make_backbone(vision_blocks=6, text_blocks=4)).space
+    assert (space.first, projections(space.to_vision), projections(space.to_text)) == (1, 3, 3)
+    large = MMRL(vit_l14()).space
+    assert (large.first, projections(large.to_vision), projections(large.to_text)) == (5, 7, 7)
+    assert TCP(vit_l14())._block == 8
 
 
-class Names:
-    """All that `setup` of a prompt method looks at."""
-
-    classnames = ("red", "light blue")
+NAMES = ("red", "light blue")
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -293,8 +300,8 @@ def test_models_train_and_score_on_their_own_device(name):
     vision |= {"num_attention_heads": 16, "intermediate_size": 256}
     text = {"hidden_size": 768, "num_hidden_layers": 2, "num_attention_heads": 12}
     method = get_method(name)(shapes_only(vision, text, 768), published(name, "dtd")[0])
-    method.setup(Names)
-    trains_and_scores_shapes(method, Names.classnames)
+    method.setup(FixedSupport((), NAMES, images=0))
+    trains_and_scores_shapes(method, NAMES)
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -317,18 +324,19 @@ def test_the_generator_decides_the_start(name):
 
 
 def test_what_starts_alike():
-    space: Any = get_method("mmrl")(make_backbone(vision_blocks=4, text_blocks=4)).space
+    space: Any = MMRL(make_backbone(vision_blocks=4, text_blocks=4)).space
     for layers in (space.to_vision, space.to_text):
         assert all(torch.equal(layers[0].weight, layer.weight) for layer in layers)
-    method = get_method("mmrl_pp")(make_backbone(vision_blocks=4, text_blocks=4))
+    method = MMRLPlusPlus(make_backbone(vision_blocks=4, text_blocks=4))
     layers: Any = method.space.to_vision
     own, bias = layers.own, layers.bias
     assert torch.equal(bias[0], bias[1]) and not torch.equal(own[0].a, own[1].a)
     assert all(part.b.count_nonzero() == 0 for part in own)
     assert max(part.a.abs().max() for part in own) <= 1 / 2
-    assert method.space.projection.a.abs().max() <= 1 / 8
+    assert method.get_parameter("space.projection.a").abs().max() <= 1 / 8
     tower, states = method.backbone.vision, torch.randn(3, 64)
-    same = torch.allclose(method.space.projection(states, tower), tower.projection(states))
+    represent = method.space.get_submodule("projection")
+    same = torch.allclose(represent(states, tower), tower.get_submodule("projection")(states))
     assert same, "the second image embedding starts under CLIP's own projection"
 
 
@@ -337,7 +345,7 @@ def test_only_what_changed_is_saved(task):
     expected = {"clip_svd": 6 * (3 + 2), "clipfit": 2 + 2 * 8, "tcp": 5, "promptsrc": 1 + 1 + 1 + 2}
     for name, count in expected.items():
         method = get_method(name)(make_backbone())
-        method.setup(Names)
+        method.setup(FixedSupport((), NAMES, images=0))
         state = method.learned_state()
         assert len(state) == count, list(state)
         assert set(state) == {n for n, p in method.named_parameters() if p.requires_grad}
@@ -376,6 +384,6 @@ def test_mmrl_plus_plus_needs_an_image_projection():
 
 def test_options_change_what_they_name():
     config = override(published("mmrl_pp", "dtd")[0], {"rank": 2, "projection_rank": 8})
-    method = get_method("mmrl_pp")(make_backbone(), config)
+    method = MMRLPlusPlus(make_backbone(), config)
     assert method.space.projection.a.shape == (64, 8)
-    assert method.space.to_text.own[0].a.shape == (48, 2)
+    assert method.get_parameter("space.to_text.own.0.a").shape == (48, 2)

@@ -1,6 +1,6 @@
 """The prompt methods against their equations, written out over transformers' own modules."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pytest
 import torch
@@ -14,9 +14,12 @@ from plain_clip import (
     words,
 )
 from torch.nn import functional as F
+from written_out_clip import FixedSupport
 
 from shotfit.layers.sinkhorn import transport_plan
 from shotfit.methods import get_method
+from shotfit.methods.maple import MaPLe
+from shotfit.methods.plot_pp import PLOT
 from shotfit.methods.prograd import align
 from shotfit.methods.published import TaskFacts
 
@@ -198,12 +201,6 @@ PLAIN = {
 }
 
 
-class Names:
-    """All that `setup` of a prompt method looks at."""
-
-    classnames = NAMES
-
-
 def batch(number):
     generator = torch.Generator().manual_seed(number)
     return torch.randn(4, 3, 32, 32, generator=generator), torch.tensor([0, 2, 1, number % 3])
@@ -213,7 +210,7 @@ def build(name, facts):
     kind = get_method(name.split("-")[0])
     generator = torch.Generator().manual_seed(3)
     method = kind(make_backbone(), kind.published_config(facts), generator=generator)
-    method.setup(Names)
+    method.setup(FixedSupport((), NAMES, images=0))
     return method
 
 
@@ -258,6 +255,7 @@ def test_logits_at_the_start_and_after_five_updates(name):
 
 def test_plot_first_phase_trains_visual_prompts_on_both_logits():
     method, model = build("plot_pp", FACTS), tiny_clip().requires_grad_(False)
+    assert isinstance(method, PLOT)
     plain = PlainPLOT()
     plain.pooled = True
     method.begin_round(0)
@@ -291,8 +289,7 @@ def test_transport_meets_its_marginals_and_the_stopping_rules_agree():
         if (r - before).abs().mean() < 1e-2:
             break
     together = r[:, :, None] * c[:, None] * kernel
-    scores = [(each * flat).sum(dim=(1, 2)) for each in (plan.flatten(0, 1), together)]
-    same(*scores)
+    same((plan.flatten(0, 1) * flat).sum(dim=(1, 2)), (together * flat).sum(dim=(1, 2)))
 
 
 def test_projected_gradient_is_exact_in_both_cases():
@@ -323,13 +320,11 @@ def test_cocoop_in_chunks_is_cocoop_at_once():
 
 
 def test_maple_projections_start_alike():
-    kind = get_method("maple")
-    method = kind(make_backbone(vision_blocks=4, text_blocks=4))
+    method = MaPLe(make_backbone(vision_blocks=4, text_blocks=4))
     assert len(method.deep) == 3, "nine blocks asked for, four there"
-    projections: Any = method.deep_projections
-    first, *others = projections
-    assert all(torch.equal(first.weight, other.weight) for other in others)
-    assert not torch.equal(first.weight, method.projection.weight)
+    first, *others = (method.get_parameter(f"deep_projections.{n}.weight") for n in range(3))
+    assert all(torch.equal(first, other) for other in others)
+    assert not torch.equal(first, method.projection.weight)
 
 
 def test_frozen_targets_are_not_saved(task):

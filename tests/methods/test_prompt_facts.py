@@ -4,13 +4,17 @@ import pytest
 import torch
 from conftest import VOCABULARY, WordTokenizer, make_backbone
 from published_shapes import trains_and_scores_shapes, vit_b16, vit_l14
+from written_out_clip import FixedSupport
 
 from shotfit.config import override
 from shotfit.data.benchmark.facts import benchmark_key
 from shotfit.data.benchmark.templates import dataset_templates
+from shotfit.data.task import Setting
 from shotfit.errors import DataError, UsageError
 from shotfit.layers.prompt_tokens import phrase_embeddings, text_context
 from shotfit.methods import get_method
+from shotfit.methods.plot_pp import PLOT
+from shotfit.methods.prograd import ProGrad
 from shotfit.methods.published import TaskFacts
 from shotfit.plan import plan
 from shotfit.recipe import Overrides, one_stage, two_stage
@@ -19,7 +23,7 @@ from shotfit.training.loop import total_iterations
 PROMPTS = ("coop", "cocoop", "kgcoop", "prograd", "ivlp", "maple", "plot_pp")
 
 
-def parameters(backbone, name, dataset="caltech101", setting="base_to_novel", **options):
+def parameters(backbone, name, dataset="caltech101", setting: Setting = "base_to_novel", **options):
     kind = get_method(name)
     facts = TaskFacts(dataset, setting, shots=16, classes=50, images=800)
     method = kind(backbone, override(kind.published_config(facts), options))
@@ -55,12 +59,6 @@ def test_more_tokens_than_the_phrase_has_are_refused():
         parameters(vit_b16(), "coop", n_ctx=16)
 
 
-class Names:
-    """All that `setup` of a prompt method looks at."""
-
-    classnames = ("red", "light blue")
-
-
 @pytest.mark.parametrize("name", PROMPTS)
 def test_large_models_train_and_score_on_their_own_device(name, monkeypatch):
     # Shapes have no values for Sinkhorn to stop at.
@@ -68,8 +66,9 @@ def test_large_models_train_and_score_on_their_own_device(name, monkeypatch):
     kind = get_method(name)
     facts = TaskFacts("dtd", "all_to_all", shots=4, classes=2, images=8)
     method = kind(vit_l14(), kind.published_config(facts))
-    method.setup(Names)
-    trains_and_scores_shapes(method, Names.classnames)
+    names = ("red", "light blue")
+    method.setup(FixedSupport((), names, images=0))
+    trains_and_scores_shapes(method, names)
 
 
 # Base-to-novel, 16 shots: base classes, then the updates of CoOp, CoCoOp, KgCoOp, MaPLe, IVLP.
@@ -155,9 +154,11 @@ def test_hand_written_prompts():
     assert benchmark_key("OxfordPets") == benchmark_key("oxford_pets") == "oxford_pets"
     assert dataset_templates("my photos") is None
     assert benchmark_key("my photos") == ""
-    assert dataset_templates("DescribableTextures").prograd == "a texture of {}."
+    textures = dataset_templates("DescribableTextures")
+    assert textures is not None and textures.prograd == "a texture of {}."
     for dataset in UPDATES:
         prompts = dataset_templates(dataset)
+        assert prompts is not None
         assert prompts.prograd.endswith("{}."), "the class name must come last"
         assert prompts.kgcoop.count("{}") == 1
         assert len(prompts.plot) == 4
@@ -178,8 +179,7 @@ def test_hand_written_prompts():
 
 def test_prograd_learns_a_token_for_each_word_and_keeps_the_last_of_pets():
     facts = TaskFacts("oxford_pets", "base_to_novel", 16, 19, 304)
-    kind = get_method("prograd")
-    method = kind(make_backbone(), kind.published_config(facts))
+    method = ProGrad(make_backbone(), ProGrad.published_config(facts))
     phrase = phrase_embeddings(method.backbone, "a type of pet, a photo of a")
     assert len(phrase) == 9
     assert torch.equal(method.context.ctx[:8], torch.zeros(8, 48))
@@ -193,8 +193,7 @@ def test_prograd_learns_a_token_for_each_word_and_keeps_the_last_of_pets():
 
 def test_plot_pads_a_short_phrase_instead_of_eating_the_name():
     facts = TaskFacts("imagenet", "base_to_novel", 16, 500, 8000)
-    kind = get_method("plot_pp")
-    method = kind(make_backbone(), kind.published_config(facts))
+    method = PLOT(make_backbone(), PLOT.published_config(facts))
     end = method.backbone.text.token_embedding.weight[VOCABULARY - 1]
     assert torch.equal(method.ctx[2, 3], end)
     assert torch.equal(method.ctx[2, :3], phrase_embeddings(method.backbone, "this is a"))

@@ -15,7 +15,7 @@ from plain_features import (
     several_views,
     unit,
 )
-from written_out_clip import NAMES, fixed_support, pictures
+from written_out_clip import NAMES, FixedSupport, fixed_passes, fixed_support, pictures
 
 from shotfit.errors import DataError, UsageError
 
@@ -114,29 +114,26 @@ def test_gda_base_to_novel_matches_its_equations():
 
 def test_gda_with_fewer_features_than_neighbours_takes_all_of_them():
     method = prepared("gda", several_views(2), estimator="base_to_novel", passes=2)
-    assert len(method.features) == 12
+    assert len(method.get_buffer("features")) == 12
     assert logits_of(method, pictures(), ("violet", "orange")).isfinite().all()
 
 
 def test_gda_searches_alpha_only_where_that_is_asked_for():
-    validation = several_views(size=24)
-    validation.made[0] = validation.made[3]
-    validation.labels = validation.made[0][1]
-    validation.plain = lambda: iter(validation.made[:1])
+    validation = FixedSupport(fixed_passes(size=24)[3:])
     kept = prepared("gda", passes=4)
     kept.finish(several_views(), validation)
-    assert (float(kept.alpha), kept.selects_on) == (10, "nothing")
+    assert (float(kept.get_buffer("alpha")), kept.selects_on) == (10, "nothing")
     method = prepared("gda", passes=4, search=True)
     method.finish(several_views(), None)
-    assert (float(method.alpha), method.selects_on) == (10, "nothing")
+    assert (float(method.get_buffer("alpha")), method.selects_on) == (10, "nothing")
     hits = {}
     for alpha in (1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0):
-        method.alpha.fill_(alpha)
+        method.get_buffer("alpha").fill_(alpha)
         found = logits_of(method, validation.made[0][0]).argmax(1)
         hits[alpha] = int((found == validation.labels).sum())
     method.finish(several_views(), validation)
     best = min(alpha for alpha, count in hits.items() if count == max(hits.values()))
-    assert float(method.alpha) == pytest.approx(best)
+    assert float(method.get_buffer("alpha")) == pytest.approx(best)
     assert method.selects_on == "validation shots"
     assert len(set(hits.values())) > 1, "a search among equals shows nothing"
 

@@ -19,8 +19,9 @@ from plain_features import (
 )
 from published_shapes import vit_b16, vit_l14
 from torch.nn import functional as F
-from written_out_clip import NAMES, PlainCLIP, fixed_support, pictures
+from written_out_clip import NAMES, FixedSupport, PlainCLIP, fixed_passes, pictures
 
+from shotfit.data.task import Setting
 from shotfit.layers.ensembles import IMAGENET_TEMPLATES
 from shotfit.methods import get_method
 from shotfit.methods.published import TaskFacts, TrainConfig
@@ -31,16 +32,16 @@ PROBES = ("gda", "proker", "prolip", "clap", "cross_modal", "prototypes")
 
 def plain_projection(updates, lr, penalty, views):
     """ProLIP written out: Adam with its published eps, one view after the next."""
-    clip, support = PlainCLIP(), fixed_support()
+    clip, passes = PlainCLIP(), fixed_passes()
     start = clip.tensors["visual_projection.weight"].T.clone()
     weight = start.clone().requires_grad_(True)
     clip.tensors["visual_projection.weight"] = torch.eye(64)
-    inputs = [clip.images(pixels) for pixels, _ in support.made[:views]]
+    inputs = [clip.images(pixels) for pixels, _ in passes[:views]]
     text = plain_text(clip)
     adam = torch.optim.Adam([weight], lr=lr, eps=1e-4)
     for step in range(updates):
         logits = clip.scale * unit(inputs[(step + 1) % views] @ weight) @ text.T
-        loss = F.cross_entropy(logits, support.labels)
+        loss = F.cross_entropy(logits, passes[0][1])
         loss = loss + penalty * F.mse_loss(weight, start, reduction="sum")
         adam.zero_grad()
         loss.backward()
@@ -61,12 +62,15 @@ def test_prolip_matches_its_equation(penalty):
     assert_close(logits_of(method, pictures()), clip.scale * f @ text.T)
 
 
-def test_prolip_encodes_each_view_once_and_the_first_comes_last():
+def test_prolip_encodes_each_view_once_and_the_first_comes_last(monkeypatch):
     method, support = prepared("prolip", views=4), several_views()
     passes = []
-    method.encode_pass = lambda batches, encode: (
-        passes.append(1) or torch.full((6, 64), float(len(passes)))
-    )
+
+    def encode_pass(batches, encode):
+        passes.append(1)
+        return torch.full((6, 64), float(len(passes)))
+
+    monkeypatch.setattr(method, "encode_pass", encode_pass)
     batches = itertools.islice(method.batches(support, 6, False), 9)
     views = [int(inputs[0, 0]) for inputs, _ in batches]
     assert views == [2, 3, 4, 1, 2, 3, 4, 1, 2]
@@ -121,7 +125,7 @@ def test_clap_matches_its_equation(anchored):
         loss.backward()
         sgd.step()
     assert (weight.detach() - text).abs().max() > 1e-2
-    assert_close(method.weight, weight)
+    assert_close(method.get_parameter("weight"), weight)
     expected = clip.scale * unit(clip.images(pictures())) @ unit(weight).T
     assert_close(logits_of(method, pictures()), expected)
     novel = unit(torch.stack([clip.texts([t.format("violet")]) for t in PAIR]).mean(0))
@@ -131,10 +135,9 @@ def test_clap_matches_its_equation(anchored):
 
 
 def test_clap_leaves_underscores_in_names():
-    support = several_views()
-    support.classnames = ("sea_lion", "green", "blue")
+    support = FixedSupport(fixed_passes(), ("sea_lion", "green", "blue"), several=True)
     expected = PlainCLIP().texts(["a photo of a sea_lion."])
-    assert_close(prepared("clap", support, views=2).weight[:1], expected)
+    assert_close(prepared("clap", support, views=2).get_parameter("weight")[:1], expected)
 
 
 def test_an_epoch_of_clap_is_as_long_as_one_of_images_and_takes_views_without_repetition():
@@ -150,7 +153,7 @@ def test_an_epoch_of_clap_is_as_long_as_one_of_images_and_takes_views_without_re
 
 def plain_pairs():
     """Unit embeddings of the pictures, their mirror images and the prompts, with their labels."""
-    clip, (pixels, labels) = PlainCLIP(), fixed_support().made[0]
+    clip, (pixels, labels) = PlainCLIP(), fixed_passes()[0]
     images = unit(clip.images(torch.cat([pixels, torch.flip(pixels, (3,))])))
     texts = unit(torch.cat([clip.texts([t.format(n) for n in NAMES]) for t in PAIR]))
     return clip, (images, labels.repeat(2)), (texts, torch.arange(CLASSES).repeat(2))
@@ -194,7 +197,7 @@ def test_cross_modal_matches_its_equation():
         adamw.zero_grad()
         loss.backward()
         adamw.step()
-    assert_close(method.weight, weight)
+    assert_close(method.get_parameter("weight"), weight)
     f = unit(clip.images(pictures()))
     assert_close(logits_of(method, pictures()), clip.scale * f @ weight.T)
     novel = logits_of(method, pictures(), ("violet", "red"))
@@ -204,40 +207,38 @@ def test_cross_modal_matches_its_equation():
 
 
 def test_cross_modal_keeps_the_first_of_the_best_checkpoints():
-    validation = fixed_support(size=24)
-    validation.made[0] = fixed_support(size=24).made[3]
-    validation.plain = lambda: iter(validation.made[:1])
-    validation.labels = (validation.made[0][1] + 1) % CLASSES
-    embeds = unit(PlainCLIP().images(validation.made[0][0]))
+    pixels, right = fixed_passes(size=24)[3]
+    validation = FixedSupport([(pixels, (right + 1) % CLASSES)])
+    embeds = unit(PlainCLIP().images(pixels))
     method, support = prepared("cross_modal"), several_views()
     seen = []
     config = TrainConfig(lr=5e-2, batch_size=8, iterations=302, schedule="constant")
     for step in train(method, support, config):
         if step.iteration % 100 == 1:
-            seen.append(method.weight.detach().clone())
+            seen.append(method.get_parameter("weight").detach().clone())
     hits = [int(((embeds @ w.T).argmax(1) == validation.labels).sum()) for w in seen]
     assert len(seen) == 4 and len(set(hits)) > 1
-    last = method.weight.detach().clone()
+    last = method.get_parameter("weight").detach().clone()
     method.finish(support, validation)
-    assert torch.equal(method.weight, seen[hits.index(max(hits))])
+    assert torch.equal(method.get_parameter("weight"), seen[hits.index(max(hits))])
     assert method.selects_on == "validation shots"
-    assert not torch.equal(method.weight, last)
+    assert not torch.equal(method.get_parameter("weight"), last)
 
 
 def test_cross_modal_without_validation_keeps_the_last_and_may_mix_in_text():
     for share in (0.0, 0.5):
         method, support = prepared("cross_modal", wise_ft=share), several_views()
-        text = method.weight.detach().clone()
+        text = method.get_parameter("weight").detach().clone()
         config = TrainConfig(lr=1e-2, batch_size=8, iterations=4)
         for _ in train(method, support, config):
             pass
-        last = method.weight.detach().clone()
+        last = method.get_parameter("weight").detach().clone()
         method.finish(support, None)
-        assert_close(method.weight, (1 - share) * last + share * text, 1e-6)
+        assert_close(method.get_parameter("weight"), (1 - share) * last + share * text, 1e-6)
         assert method.selects_on == "nothing"
 
 
-def facts_of(dataset, classes, shots=16, setting="all_to_all"):
+def facts_of(dataset, classes, shots=16, setting: Setting = "all_to_all"):
     return TaskFacts(dataset, setting, shots, classes, classes * shots)
 
 

@@ -8,9 +8,10 @@ import torch
 from conftest import SPEC, make_backbone
 from torch.nn import functional as F
 from transformers import CLIPConfig, CLIPModel
-from written_out_clip import NAMES, PlainCLIP, fixed_support, pictures
+from written_out_clip import NAMES, PlainCLIP, fixed_passes, fixed_support, pictures
 
 from shotfit.backbone import Backbone
+from shotfit.data.task import Setting
 from shotfit.errors import UsageError
 from shotfit.layers.adapters import ParallelAdapter, kaiming_linear
 from shotfit.layers.lora import SeededDropout
@@ -42,7 +43,7 @@ def make(name, **options):
     return method(make_backbone(), config, generator=torch.Generator().manual_seed(3))
 
 
-def facts_of(dataset, classes, setting="base_to_novel", shots=16):
+def facts_of(dataset, classes, setting: Setting = "base_to_novel", shots=16):
     return TaskFacts(dataset, setting, shots, classes, classes * shots)
 
 
@@ -66,7 +67,7 @@ def five_updates(method, **changes):
 
 
 def plain_updates(parameters, logits, optimizer):
-    for pixels, labels in fixed_support().made:
+    for pixels, labels in fixed_passes():
         loss = F.cross_entropy(logits(pixels), labels)
         optimizer.zero_grad()
         loss.backward()
@@ -195,9 +196,9 @@ def test_mma_matches_its_equation():
     first, last = 0, 2
     weights = {}
     for index in range(first, last):
-        weights["shared", index] = method.shared[index]
+        weights["shared", index] = method.get_submodule(f"shared.{index}")
         for tower in ("vision", "text"):
-            weights[tower, index] = method.adapters[tower][index]
+            weights[tower, index] = method.get_submodule(f"adapters.{tower}.{index}")
     copies = {}
     for key, module in weights.items():
         copies[key] = {n: p.detach().clone().requires_grad_() for n, p in module.named_parameters()}
@@ -231,13 +232,12 @@ def test_mma_gradient_scale():
     towards = torch.randn(5, 6, generator=generator)
 
     def gradients(scale):
-        for tensor in (x, *adapter.parameters(), *shared.parameters()):
-            tensor.grad = None
         adapter.scale = scale
-        (adapter(x, shared) * towards).sum().backward()
-        return x.grad.clone(), [
-            p.grad.clone() for p in (*adapter.parameters(), *shared.parameters())
-        ]
+        value = (adapter(x, shared) * towards).sum()
+        into_x, *others = torch.autograd.grad(
+            value, (x, *adapter.parameters(), *shared.parameters())
+        )
+        return into_x, others
 
     into_x, weights = gradients(0.001)
     plain_x, plain_weights = gradients(1.0)
@@ -255,7 +255,8 @@ def test_clip_adapter_matches_its_equation():
     method = make("clip_adapter")
     clip = PlainCLIP()
     down, up = (
-        p.detach().clone().requires_grad_() for p in (method.adapter.down, method.adapter.up)
+        method.get_parameter(f"adapter.{name}").detach().clone().requires_grad_()
+        for name in ("down", "up")
     )
     texts = F.normalize(clip.texts([f"a photo of a {name}." for name in NAMES]), dim=-1)
 

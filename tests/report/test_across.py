@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 import typer.testing
-from synthetic_records import B16, record, suite
+from synthetic_records import B16, measured, record, suite
 
 from shotfit.apps.cli import app
 from shotfit.errors import DataError, UsageError
@@ -41,15 +41,15 @@ def test_accuracy_over_shots_is_averaged_over_tasks_and_seeds():
     assert panel.title == "HM over shots · base-to-novel · iconclip · published budget"
     found = cells(panel, "coop")
     # 50 + shots + 1.5 of the seeds + 5 of the tasks.
-    assert [round(cell.ours.mean, 6) for cell in found.values()] == [57.5, 60.5, 72.5]
-    assert found["1"].ours.half_width == pytest.approx(12.706 * 0.5, rel=1e-4)
+    assert [round(measured(cell).mean, 6) for cell in found.values()] == [57.5, 60.5, 72.5]
+    assert measured(found["1"]).half_width == pytest.approx(12.706 * 0.5, rel=1e-4)
 
 
 def test_another_metric_and_every_image_come_last():
     records = [*over_shots(), *(scored(90, dataset=t, seed=1, shots=None) for t in TASKS)]
     (panel,) = across_report(runs_of(records), "shots", "joint").panels
     assert [column.title for column in panel.columns] == ["1", "4", "16", "all images"]
-    assert cells(panel, "coop")["all images"].ours.mean == 85
+    assert measured(cells(panel, "coop")["all images"]).mean == 85
     assert cells(panel, "coop")["all images"].note == "1 of 2 seeds"
 
 

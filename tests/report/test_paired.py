@@ -4,7 +4,7 @@ import math
 
 import pytest
 import typer.testing
-from synthetic_records import record, suite
+from synthetic_records import measured, record, suite
 
 from shotfit.apps.cli import app
 from shotfit.averages import holm, t_probability
@@ -92,8 +92,8 @@ def test_a_claim_is_made_where_the_corrected_test_allows_it():
     overall = report.panels[0]
     row = overall.rows[0]
     cells = dict(zip([column.key for column in overall.columns], row.cells, strict=True))
-    assert cells["base"].ours.mean == pytest.approx(5)
-    assert cells["base"].ours.runs == 6
+    assert measured(cells["base"]).mean == pytest.approx(5)
+    assert measured(cells["base"]).runs == 6
     # The other way round, the sign turns.
     turned = compare_report(runs_of(records), ["2sfs", "coop"])
     assert "CoOp: below 2SFS (LayerNorm) on Base, HM" in turned.notes[0]
@@ -103,7 +103,7 @@ def test_each_dataset_has_its_own_difference():
     report = compare_report(runs_of(some("coop", 0) + some("lora", 2)), ["coop", "lora"])
     by_dataset = report.panels[1]
     assert [column.key for column in by_dataset.columns] == list("abcdef")
-    first = by_dataset.rows[0].cells[0].ours
+    first = measured(by_dataset.rows[0].cells[0])
     mean = 2 * 62 * 50 / 112 - 2 * 60 * 50 / 110
     assert (first.mean, first.half_width) == (pytest.approx(mean), pytest.approx(0))
 
@@ -113,8 +113,8 @@ def test_only_what_both_have_is_compared():
     records += [record("taskres", t, s, metrics={"base": 70.0}) for t in "abc" for s in (1, 2)]
     report = compare_report(runs_of(records), ["coop", "lora", "taskres"])
     lora, taskres = report.panels[0].rows
-    assert lora.cells[0].ours.runs == 2
-    assert taskres.cells[0].ours.runs == 3
+    assert measured(lora.cells[0]).runs == 2
+    assert measured(taskres.cells[0]).runs == 3
     # A method bound to its classes has base accuracy alone.
     assert [cell.ours is None for cell in taskres.cells] == [False, False] + [True] * 6
     assert report.panels[1].title.startswith("Base less CoOp")

@@ -17,12 +17,13 @@ from pathlib import Path
 import aiohttp
 import pytest
 from conftest import shapes_dataset
+from example_images import picture
 
 from shotfit.export.onnx import export_onnx
 from shotfit.runtime import ExportedClassifier
 
 TOKEN = "a secret"
-IMAGES = [example.image for example in shapes_dataset().test[:6]]
+IMAGES = [picture(example) for example in shapes_dataset().test[:6]]
 
 
 def png(image):
@@ -109,7 +110,7 @@ def test_it_answers_as_the_classifier(server, classifier):
     for result, image in zip(found["results"], IMAGES, strict=False):
         expected = dict(zip(classifier.classes, classifier.predict_proba(image), strict=True))
         best = result["answers"]
-        assert len(best) == 2 and best[0]["class"] == max(expected, key=expected.get)
+        assert len(best) == 2 and best[0]["class"] == max(expected, key=lambda name: expected[name])
         for answer in best:
             assert answer["probability"] == pytest.approx(expected[answer["class"]], abs=1e-4)
     text = base64.b64encode(files[0][1]).decode()

@@ -17,6 +17,7 @@ REPOSITORY = Path(__file__).parents[2]
 def tool():
     path = REPOSITORY / "pages" / "papers.py"
     spec = importlib.util.spec_from_file_location("papers_page", path)
+    assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)

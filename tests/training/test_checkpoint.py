@@ -11,6 +11,7 @@ import warnings
 import pytest
 import torch
 from conftest import make_backbone, shapes_dataset
+from example_images import picture, write_images
 from safetensors import safe_open
 
 from shotfit.bench.dynamics import dynamics_recipe, load_or_trace
@@ -182,7 +183,7 @@ def test_the_checkpoint_of_another_fit_is_refused(tmp_path, monkeypatch, other, 
     dataset = DATASET
     if other.pop("images", None):
         first, *rest = DATASET.train
-        turned = dataclasses.replace(first, image=first.image.rotate(180))
+        turned = dataclasses.replace(first, image=picture(first).rotate(180))
         dataset = dataclasses.replace(DATASET, train=(turned, *rest))
     if other.pop("version", None):
         monkeypatch.setattr("shotfit.experiment.__version__", "9.9")
@@ -306,11 +307,7 @@ def test_the_command_goes_on_after_sigterm(shotfit, checkpoint, tmp_path, monkey
 
 
 def test_a_folder_that_was_moved_is_the_same_data(shotfit, checkpoint, tmp_path, monkeypatch):
-    photos = tmp_path / "photos"
-    for example in shapes_dataset(3, train=2, test=0).train:
-        path = photos / example.key
-        path.parent.mkdir(parents=True, exist_ok=True)
-        example.image.save(path)
+    photos = write_images(tmp_path / "photos", shapes_dataset(3, train=2, test=0).train)
     assert len(load_folder(str(photos / "train")).classnames) == 3
     options = ("--backbone", checkpoint, "--iters-per-shot", 5, "--out", tmp_path / "model")
     terminated_at(monkeypatch, 4)

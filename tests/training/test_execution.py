@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from typing import Any
 
 import pytest
 import torch
@@ -94,13 +95,14 @@ def test_wrong_values_are_refused(choices, message):
 
 
 def test_determinism_is_on_inside_and_undone():
-    filling = torch.utils.deterministic.fill_uninitialized_memory
+    options: Any = torch.utils.deterministic
+    filling = options.fill_uninitialized_memory
     with pytest.raises(ZeroDivisionError), determinism():
         assert torch.are_deterministic_algorithms_enabled()
-        assert not torch.utils.deterministic.fill_uninitialized_memory
+        assert not options.fill_uninitialized_memory
         _ = 1 / 0
     assert not torch.are_deterministic_algorithms_enabled()
-    assert torch.utils.deterministic.fill_uninitialized_memory == filling
+    assert options.fill_uninitialized_memory == filling
     with determinism(False):
         assert not torch.are_deterministic_algorithms_enabled()
 

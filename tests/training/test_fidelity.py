@@ -13,8 +13,10 @@ from literal import (
     start_classifier,
     tokens,
 )
+from plain_clip import pooled
 from torch.nn import functional as F
 from transformers import CLIPModel
+from written_out_clip import FixedSupport
 
 from shotfit.backbone import Backbone
 from shotfit.errors import DataError
@@ -43,20 +45,6 @@ def batches(task):
     return list(itertools.islice(make_support(task).batches(8), 30))
 
 
-class Fixed:
-    """A support set that gives the batches it was given."""
-
-    def __init__(self, batches, names):
-        self.fixed = batches
-        self.classnames = names
-
-    def __len__(self):
-        return 12
-
-    def batches(self, batch_size, *, drop_last=False, crop_scale=None):
-        return iter(self.fixed)
-
-
 def test_both_stages_follow_the_published_algorithm(batches):
     model = tiny_clip()
     ids = literal_tokens(model, NAMES)
@@ -64,13 +52,13 @@ def test_both_stages_follow_the_published_algorithm(batches):
     classifier = start_classifier(model, ids)
     theirs += list(second_stage(model, classifier, batches[20:], 10))
 
-    support = Fixed(batches, NAMES)
+    support = FixedSupport(batches, NAMES, images=12)
     method = LayerNorm(make_backbone())
     ours = [step.loss for step in train(method, support, TrainConfig(iterations=20))]
     outer = LinearClassifier(method)
     outer.setup(support)
-    support.fixed = batches[20:]
-    ours += [step.loss for step in train(outer, support, TrainConfig(iterations=10))]
+    rest = FixedSupport(batches[20:], NAMES, images=12)
+    ours += [step.loss for step in train(outer, rest, TrainConfig(iterations=10))]
 
     for mine, reference in zip(ours, theirs, strict=True):
         assert mine == pytest.approx(reference, rel=TOLERANCE)
@@ -97,7 +85,7 @@ def test_both_stages_follow_the_published_algorithm(batches):
 )
 def test_text_embeddings_equal_padded_ones(names):
     model = tiny_clip()
-    expected = model.get_text_features(input_ids=literal_tokens(model, names)).pooler_output
+    expected = pooled(model.get_text_features(input_ids=literal_tokens(model, names)))
     backbone = make_backbone()
     ours = backbone.encode_text([f"a photo of a {name}." for name in names])
     assert relative(ours, expected) < TOLERANCE
@@ -105,7 +93,7 @@ def test_text_embeddings_equal_padded_ones(names):
 
 def test_image_embeddings_equal_transformers():
     pixels = torch.randn(3, 3, SPEC.size, SPEC.size)
-    expected = tiny_clip().get_image_features(pixel_values=pixels).pooler_output
+    expected = pooled(tiny_clip().get_image_features(pixel_values=pixels))
     assert relative(make_backbone().encode_image(pixels), expected) < TOLERANCE
 
 
@@ -119,11 +107,12 @@ def test_text_gradients_equal_padded_ones():
     F.normalize(backbone.encode_text(prompts), dim=-1)[:, 0].sum().backward()
     for ours, layer in zip(backbone.text.blocks, model.text_model.encoder.layers, strict=True):
         for mine, theirs in (
-            (ours.norm1, layer.layer_norm1),
-            (ours.k_proj, layer.self_attn.k_proj),
-            (ours.fc2, layer.mlp.fc2),
+            ("norm1", "layer_norm1"),
+            ("k_proj", "self_attn.k_proj"),
+            ("fc2", "mlp.fc2"),
         ):
-            assert relative(mine.weight.grad, theirs.weight.grad) < 1e-4
+            weight = ours.get_parameter(f"{mine}.weight")
+            assert relative(weight.grad, layer.get_parameter(f"{theirs}.weight").grad) < 1e-4
 
 
 @pytest.mark.parametrize(
@@ -212,9 +201,11 @@ def test_updates_per_epoch(drop_last, images, batch, updates):
 def test_published_parameter_counts(vision, text, patch, blocks, all_norms):
     from shotfit.methods.layernorm import LayerNormConfig
 
-    for norms, expected in (("blocks", blocks), ("all", all_norms)):
-        backbone = published_shape(vision, text, patch)
-        method = LayerNorm(backbone, LayerNormConfig(norms=norms))
+    for config, expected in (
+        (LayerNormConfig(norms="blocks"), blocks),
+        (LayerNormConfig(norms="all"), all_norms),
+    ):
+        method = LayerNorm(published_shape(vision, text, patch), config)
         trained = sum(p.numel() for p in method.parameters() if p.requires_grad)
         assert trained == expected
 

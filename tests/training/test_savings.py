@@ -43,14 +43,14 @@ def test_cached_views_are_dropped_as_asked_and_freed_at_the_end(support):
     assert classifier._features is None
 
 
-def test_views_are_passes_in_order_each_image_once_a_view(task):
+def test_views_are_passes_in_order_each_image_once_a_view(task, monkeypatch):
     method = get_method("zero_shot")(make_backbone())
     passes = []
     support = make_support(task)
     for _ in range(3):
         batches = support.augmented_once(crop_scale=(0.5, 1.0))
         passes.append(torch.cat([method.encode_images(pixels) for pixels, _ in batches]))
-    method.crop_scale = (0.5, 1.0)
+    monkeypatch.setattr(type(method), "crop_scale", (0.5, 1.0))
     assert torch.equal(method.encode_views(make_support(task), 3), torch.stack(passes))
     seen = []
     views = method.encode_views(support, 2, lambda pixels: seen.append(pixels) or pixels.mean(1))

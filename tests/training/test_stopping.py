@@ -228,12 +228,12 @@ def test_drift_is_zero_at_zero_shot_and_grows(task):
 
 
 def test_signals_stop_past_their_threshold_but_not_too_early(task):
-    rule = TrainingFit(threshold=90, every=2)
+    rule, method = TrainingFit(threshold=90, every=2), get_method("zero_shot")(make_backbone())
     rule.fraction(first_stage(task))
-    stops = [rule.stop(None, step(i, accuracy=95.0)) for i in range(1, 15)]
+    stops = [rule.stop(method, step(i, accuracy=95.0)) for i in range(1, 15)]
     # A tenth of the budget is an eighth of the longest first stage: iteration 10 of 80.
     assert stops.index(True) + 1 == 10
-    assert not any(rule.stop(None, step(i, accuracy=85.0)) for i in range(20, 30))
+    assert not any(rule.stop(method, step(i, accuracy=85.0)) for i in range(20, 30))
 
 
 def test_what_auto_cannot_share_is_refused(task):

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from example_images import image_file
 
 from shotfit.data.benchmark.catalogue import all_statuses, check, how_to_get, layout_tree, status
 from shotfit.data.benchmark.facts import benchmarks, find_benchmark
@@ -69,17 +70,19 @@ def test_missing_images_are_found_before_a_run(replica) -> None:
     with_split(root, "dtd")
     dataset = load(root, "dtd")
     assert missing_files(dataset) == []
-    gone = [dataset.train[3].image, dataset.test[-1].image]
+    gone = [image_file(dataset.train[3]), image_file(dataset.test[-1])]
     for path in gone:
         path.unlink()
     assert missing_files(dataset) == gone
     found = check(root, "textures")
     assert not found.ok and found.missing == tuple(gone)
     # a folder that is gone, and a name in other capitals
-    dataset.val[0].image.rename(dataset.val[0].image.with_suffix(".JPG"))
-    assert dataset.val[0].image in missing_files(dataset)
+    renamed = image_file(dataset.val[0])
+    renamed.rename(renamed.with_suffix(".JPG"))
+    assert renamed in missing_files(dataset)
     (root / "dtd" / "images" / "banded").rename(root / "dtd" / "images" / "Banded")
-    banded = {Path(e.image) for e in (*dataset.train, *dataset.val, *dataset.test) if e.label == 0}
+    everything = (*dataset.train, *dataset.val, *dataset.test)
+    banded = {image_file(example) for example in everything if example.label == 0}
     assert banded <= set(missing_files(dataset))
 
 
@@ -87,7 +90,7 @@ def test_images_that_cannot_be_decoded_are_found_on_request(replica) -> None:
     root = replica("dtd")
     with_split(root, "dtd")
     dataset = load(root, "dtd")
-    empty, cut, absent = (example.image for example in dataset.train[:3])
+    empty, cut, absent = map(image_file, dataset.train[:3])
     whole = cut.read_bytes()
     empty.write_bytes(b"")
     cut.write_bytes(whole[: len(whole) - 40])

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from example_images import image_file
 
 from shotfit.data.benchmark.facts import benchmarks, find_benchmark
 from shotfit.data.benchmark.split_files import read_split, write_split
@@ -167,7 +168,7 @@ def test_fgvc_is_read_from_the_official_lists(replica) -> None:
     assert [len(s) for s in (dataset.train, dataset.val, dataset.test)] == [6, 6, 6]
     assert dataset.train[1].key == "0000001.jpg"
     assert [e.label for e in dataset.train] == [0, 2, 1, 0, 2, 1]
-    assert all(e.image.is_file() for e in dataset.test)
+    assert all(image_file(e).is_file() for e in dataset.test)
     assert dataset.template == "a photo of a {}, a type of aircraft."
 
 
@@ -192,7 +193,7 @@ def test_imagenet_labels_follow_sorted_folders_and_equal_names_keep_their_rows(r
     assert [e.key for e in dataset.train[:3]] == [
         f"train/n01440764/n01440764_{number}.JPEG" for number in (1, 10, 9)
     ]
-    assert all(e.image.is_file() for e in (*dataset.train, *dataset.test))
+    assert all(image_file(e).is_file() for e in (*dataset.train, *dataset.test))
     # test images never serve as validation images
     assert dataset.val == ()
     task = make_task(dataset, "base_to_novel", shots=2, seed=1)

@@ -7,7 +7,7 @@ import torch
 
 from shotfit.backbone import Backbone
 from shotfit.data.support_set import SupportSet
-from shotfit.errors import UsageError
+from shotfit.errors import Diverged, UsageError
 from shotfit.methods import get_method
 from shotfit.methods.base import Method
 from shotfit.methods.linear import LinearClassifier
@@ -17,6 +17,7 @@ from shotfit.plan import PlannedStage, plan
 from shotfit.recipe import Recipe
 from shotfit.system.interrupts import Terminated
 from shotfit.training.checkpoint import Checkpoint, Checkpoints, Place
+from shotfit.training.finite import check_answers, check_trained
 from shotfit.training.loop import Training, TrainStep
 from shotfit.training.stopping import AUTO, FirstStage, StoppingRule
 
@@ -46,6 +47,7 @@ def adapt(
 
     Raises:
         UsageError: for a recipe that makes no sense (see `plan`).
+        Diverged: when it leaves the finite numbers; a checkpoint is one from before.
         Terminated: after a checkpoint, when it is told to end.
     """
     facts = dataclasses.replace(facts, classifier_lr_scale=backbone.hints.classifier_lr_scale)
@@ -61,7 +63,7 @@ def adapt(
         # second.
         stage = _Stage(number, plan(recipe, facts)[number], support, found)
         method = stage.method(inner, backbone, generator)
-        for step in stage.updates(method):
+        for step in _noted(stage.updates(method), checkpoints):
             if observe is not None:
                 observe(method, number, step)
             stopped = interrupted is not None and interrupted()
@@ -77,11 +79,26 @@ def adapt(
                 break
         inner = method.eval() if stage.over else _finished(method, support, validation)
     assert inner is not None
+    check_answers(inner, support)
     return inner
+
+
+def _noted(updates: Iterator[TrainStep], checkpoints: Checkpoints | None) -> Iterator[TrainStep]:
+    """The updates; where they diverge, the error says which state is kept."""
+    try:
+        yield from updates
+    except Diverged as error:
+        if checkpoints is None or checkpoints.kept is None:
+            raise
+        raise Diverged(
+            f"{error} The state after {checkpoints.kept:,} updates of its round is kept in "
+            f"{checkpoints.path}."
+        ) from error
 
 
 def _finished(method: Method, support: SupportSet, validation: SupportSet | None) -> Method:
     method.eval()
+    check_trained(method, "the last update")
     with torch.no_grad():
         method.finish(support, validation)
     return method
@@ -147,6 +164,7 @@ class _Stage:
             Terminated: afterwards, when it is told to end.
         """
         assert self._training is not None
+        check_trained(method, "this update")
         place = Place(self.number, self._round, self._stream, share)
         checkpoints.write(method, place, self._training.state())
         if checkpoints.terminated():

@@ -1,4 +1,4 @@
-"""The two ways a user can be at fault, each with the exit code that the command line gives it."""
+"""The ways a user can be at fault, each with the exit code that the command line gives it."""
 
 import difflib
 from collections.abc import Callable, Iterable
@@ -15,6 +15,10 @@ class DataError(ValueError):
     """A file or folder that cannot be used; the message names it and says why (exit code 3)."""
 
     exit_code = 3
+
+
+class Diverged(UsageError, FloatingPointError):
+    """A training that left the finite numbers; the message says where (exit code 2)."""
 
 
 Problem = Callable[[str], None]

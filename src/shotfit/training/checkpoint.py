@@ -95,6 +95,8 @@ class Checkpoints:
         """
         self.path = folder / FILE
         self.found: Checkpoint | None = None
+        self.kept: int | None = None
+        """The updates of its round that the last checkpoint written has behind it."""
         self.terminated = terminated
         self.identity: dict[str, Any] = {}
         self._lenient = lenient
@@ -131,6 +133,7 @@ class Checkpoints:
             if self.found is not None and name in self.found.notes:
                 notes.load(self.found.notes[name])
         self._last = self._clock()
+        self.kept = None if self.found is None else self.found.state.iteration
         return self.found
 
     def keep(self, name: str, notes: Notes) -> None:
@@ -160,6 +163,7 @@ class Checkpoints:
         content = safetensors.torch.save(tensors, {"shotfit": json.dumps(values)})
         try:
             write_bytes_atomically(self.path, content)
+            self.kept = state.iteration
         except OSError as error:
             warnings.warn(f"No checkpoint could be written to {self.path}: {error}.", stacklevel=2)
         self._last = self._clock()

@@ -1,6 +1,7 @@
 """The one training loop. It knows a method by `loss` and `batches`, and nothing of test data."""
 
 import math
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -9,10 +10,11 @@ from torch import Tensor, nn
 
 from shotfit.data.prefetch import batches_per_epoch
 from shotfit.data.support_set import SupportSet
-from shotfit.errors import UsageError
+from shotfit.errors import Diverged, UsageError
 from shotfit.methods.base import Method
 from shotfit.methods.published import TrainConfig
 from shotfit.training.execution import execution, micro_batch
+from shotfit.training.finite import check_loss
 from shotfit.training.state import TrainState, take_up, training_tensors
 
 
@@ -41,8 +43,9 @@ class Training:
     random stream is where it was when the round began.
 
     Raises:
-        UsageError: when the method has nothing to train or the budget is not given.
-        FloatingPointError: when a loss is not finite.
+        UsageError: when the method has nothing to train, the budget is not given, or an accelerator
+            has no memory for a single image.
+        Diverged: when a loss is not finite; its update is not made.
     """
 
     def __init__(
@@ -61,6 +64,7 @@ class Training:
         fp16 = config.precision == "fp16"
         self._scaler = torch.amp.GradScaler(method.backbone.device.type, enabled=fp16)
         self._iteration = self._taken = 0
+        self._size = config.batch_size
         self._batches = method.batches(support, config.batch_size, config.drop_last)
         if state is not None:
             self._go_on(state)
@@ -85,38 +89,36 @@ class Training:
     def __iter__(self) -> Iterator[TrainStep]:
         config = self.config
         per_epoch = updates_per_epoch(config, len(self.support))
-        size = micro_batch(self.method, config)
+        self._size = micro_batch(self.method, config)
         self.method.train()
         with execution(self.method, config):
             while self._iteration < self.total:
                 lr = learning_rate(config, self._iteration, self.total, per_epoch)
-                measured = self._update(lr, size)
+                measured = self._update(lr)
                 if measured is not None:
                     self._iteration += 1
-                    yield _report(measured, self._iteration, self.total, lr)
+                    yield TrainStep(self._iteration, self.total, *measured, lr)
 
-    def _update(self, lr: float, size: int) -> Tensor | None:
+    def _update(self, lr: float) -> tuple[float, float] | None:
         """Loss and accuracy of the next batch, for which an update is made; None where the gradient
-        has overflowed in fp16. `size` images go through the model at a time."""
-        method, optimizer, scaler = self.method, self._optimizer, self._scaler
-        device = method.backbone.device
+        has overflowed in fp16."""
+        optimizer, scaler = self._optimizer, self._scaler
+        device = self.method.backbone.device
         inputs, labels = next(self._batches)
         self._taken += 1
         # Asynchronous where the loader has pinned the batch.
         inputs, labels = (x.to(device, non_blocking=True) for x in (inputs, labels))
         for group in optimizer.param_groups:
             group["lr"] = lr
-        optimizer.zero_grad(set_to_none=True)
-        measured = torch.zeros(2, device=device)
-        autocast = _autocast(device, self.config.precision)
-        for part, answers in zip(inputs.split(size), labels.split(size), strict=True):
-            share = len(answers) / len(labels)
-            with autocast:
-                output = method.loss(part, answers, self.support.classnames)
-            scaler.scale(output.loss if share == 1 else output.loss * share).backward()
-            measured += share * _measure(output.loss, output.logits, answers)
+        while (measured := self._gradients(inputs, labels)) is None:
+            self._halve(len(labels))
         if self._taken == 1:
-            _check_gradients(method)
+            _check_gradients(self.method)
+        # One transfer for both numbers: on an accelerator it waits for the gradients, which the
+        # next step would anyway.
+        loss, accuracy = measured.tolist()
+        if not scaler.is_enabled():
+            check_loss(self.method, loss, self._where())
         scale = scaler.get_scale()
         scaler.step(optimizer)
         scaler.update()
@@ -125,7 +127,53 @@ class Training:
         if scaler.get_scale() < scale:
             _check_scale(scaler.get_scale())
             return None
-        return measured
+        check_loss(self.method, loss, self._where())
+        return loss, accuracy
+
+    def _where(self) -> str:
+        return f"update {self._iteration + 1:,} of {self.total:,} (batch {self._taken:,})"
+
+    def _gradients(self, inputs: Tensor, labels: Tensor) -> Tensor | None:
+        """Loss and accuracy of a batch, whose gradients are there then; None where the accelerator
+        had no memory for so many images at a time."""
+        method, size = self.method, self._size
+        autocast = _autocast(inputs.device, self.config.precision)
+        masks = method.generator.get_state()
+        measured = torch.zeros(2, device=inputs.device)
+        self._optimizer.zero_grad(set_to_none=True)
+        try:
+            for part, answers in zip(inputs.split(size), labels.split(size), strict=True):
+                share = len(answers) / len(labels)
+                with autocast:
+                    output = method.loss(part, answers, self.support.classnames)
+                self._scaler.scale(output.loss if share == 1 else output.loss * share).backward()
+                measured += share * _measure(output.loss, output.logits, answers)
+        except torch.OutOfMemoryError as error:
+            if size == 1 or not method.additive_loss:
+                whole = "one image" if size == 1 else f"the batch of {len(labels)} that it needs"
+                raise UsageError(
+                    f"Out of memory with {whole} at a time: training.checkpointing=true and "
+                    f"training.precision=bf16 take less of it. {error}"
+                ) from error
+        else:
+            return measured
+        # Drawn again, as if it had been the first time.
+        method.generator.set_state(masks)
+        return None
+
+    def _halve(self, images: int) -> None:
+        """Half as many images at a time from here on, which costs time and changes no gradient."""
+        tried = min(self._size, images)
+        self._size = max(1, tried // 2)
+        # What the failed attempt held is given back, in pieces of other sizes.
+        self._optimizer.zero_grad(set_to_none=True)
+        if self.method.backbone.device.type == "cuda":
+            torch.cuda.empty_cache()
+        warnings.warn(
+            f"Out of memory with {tried} images at a time: going on with {self._size} at a time "
+            f"(training.micro_batch={self._size} from the start saves the attempt).",
+            stacklevel=2,
+        )
 
 
 def updates_per_epoch(config: TrainConfig, images: int) -> int:
@@ -197,20 +245,10 @@ def _check_gradients(method: Method) -> None:
 def _check_scale(scale: float) -> None:
     """An overflow now and then is how fp16 is meant to be; one at every scale is no overflow."""
     if scale < 2**-14:
-        raise FloatingPointError("The loss is not finite at any scale in fp16: use bf16 or fp32.")
+        raise Diverged("The loss is not finite at any scale in fp16: use bf16 or fp32.")
 
 
 def _measure(loss: Tensor, logits: Tensor, labels: Tensor) -> Tensor:
     """Loss and accuracy (percent) of a batch, left on the device."""
     correct = (logits.detach().argmax(dim=-1) == labels).float().mean()
     return torch.stack([loss.detach().float(), 100 * correct])
-
-
-def _report(measured: Tensor, iteration: int, total: int, lr: float) -> TrainStep:
-    # One transfer for both numbers: on an accelerator each is a wait for the step to end.
-    loss, accuracy = measured.tolist()
-    if not math.isfinite(loss):
-        raise FloatingPointError(
-            f"The loss is {loss} at iteration {iteration}: lower the learning rate, or use fp32."
-        )
-    return TrainStep(iteration, total, loss, accuracy, lr)

@@ -133,6 +133,31 @@ def caption(name: str) -> str:
     return " ".join(words)
 
 
+NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+_FRAMES = frozenset(
+    """number numeric digit num counter looks circle circled square box rounded hexagon octagon
+    pentagon diamond triangle rhombus badge small waves key bold light fill filled outline solid
+    duotone thin line sharp rounded alt multiple dashed dotted""".split()
+)
+_SAYS_NUMBER = frozenset({"number", "numeric", "digit", "num", "counter", "looks"})
+
+
+def number_caption(name: str) -> str:
+    """``numeric-5-box`` and ``5-circle`` -> ``five``; empty when the drawing is no single digit.
+
+    ``circle-5`` is a fifth circle, not a five in a circle: a digit that comes last counts only
+    beside a word that says number.
+    """
+    words = split_words(name)
+    found = [word for word in words if word in NUMBERS or (len(word) == 1 and word.isdigit())]
+    rest = [word for word in words if word not in found]
+    if len(found) != 1 or not set(rest) <= _FRAMES:
+        return ""
+    if rest and words[0] != found[0] and not set(rest) & _SAYS_NUMBER:
+        return ""
+    return NUMBERS[int(found[0])] if found[0].isdigit() else found[0]
+
+
 def emoji_caption(name: str) -> str:
     """The caption of an emoji: as above, and country flags in one wording, ``flag of spain``."""
     country = _COUNTRY.match(name)

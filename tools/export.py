@@ -1,20 +1,23 @@
 """Put the trained towers together as a CLIP folder in transformers' own format.
 
-    python tools/export.py work/run work/text src/shotfit/assets/iconclip
+    python tools/export.py work/settled work/text src/shotfit/assets/iconclip
 
-Step 3 of 3. Averaged vision weights, fitted text tower and logit scale, stored in fp16.
+Step 4 of 4. Averaged vision weights, fitted text tower and logit scale, stored in fp16, with the
+preprocessor and the tuning factors that the scale implies.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 from pathlib import Path
 from typing import Any
 
-from iconclip import IMAGE_SIZE, MEAN, STD, build
-from pretrain import CHECKPOINT, _part
+from checkpoints import part
+from iconclip import CONTEXT, DIM, IMAGE_SIZE, MEAN, STD, TEXT_DEPTH, TEXT_WIDTH, VOCAB_SIZE, build
 from safetensors.torch import load_file
+from towers import TextTower, VisionTower, transformers_weights
 from transformers import AutoTokenizer
 
 PREPROCESSOR = {
@@ -31,28 +34,31 @@ PREPROCESSOR = {
     "image_mean": list(MEAN),
     "image_std": list(STD),
 }
+CROP_SCALE_MIN = 0.5
+"""Training crops keep half of an image: 8 % of an icon is a stroke."""
+REACH = 100 * math.sqrt(512)
+"""How far a step of size 1 in every weight of a classifier moves a logit of ViT-B/16."""
 
 
-def assemble(run: Path, text: Path) -> tuple[Any, Any]:
-    """The CLIP of both towers, and its tokenizer."""
-    tokenizer = AutoTokenizer.from_pretrained(text / "tokenizer")
-    model = build(len(tokenizer))
-    image, words = load_file(run / CHECKPOINT), load_file(text / "text.safetensors")
-    tensors = {}
-    for source, prefix, tower, projection in (
-        (image, "average.", "vision_model", "visual_projection"),
-        (words, "text.", "text_model", "text_projection"),
-    ):
-        for name, tensor in _part(source, prefix).items():
-            part, rest = name.split(".", 1)
-            tensors[f"{tower if part == 'tower' else projection}.{rest}"] = tensor
-    tensors["logit_scale"] = image["scale"].reshape(())
-    missing, unexpected = model.load_state_dict(tensors, strict=False)
-    missing = [name for name in missing if "position_ids" not in name]
-    unexpected = [name for name in unexpected if "position_ids" not in name]
-    if missing or unexpected:
-        raise KeyError(f"missing {missing}, unexpected {unexpected}")
-    return model, tokenizer
+def assemble(run: Path, text: Path) -> Any:
+    """The CLIP of both towers."""
+    from iconclip import PATCH_SIZE, VISION_DEPTH, VISION_WIDTH
+
+    vision = VisionTower(IMAGE_SIZE, PATCH_SIZE, VISION_WIDTH, VISION_DEPTH, DIM)
+    words = TextTower(VOCAB_SIZE, CONTEXT, TEXT_WIDTH, TEXT_DEPTH, DIM)
+    image = load_file(run / "image.safetensors")
+    vision.load_state_dict(part(image, "average."))
+    words.load_state_dict(part(load_file(text / "text.safetensors"), "text."))
+    model: Any = build()
+    tensors = transformers_weights(vision, words)
+    model.load_state_dict(tensors | {"logit_scale": image["scale"].reshape(())}, strict=True)
+    return model
+
+
+def tuning(model: Any) -> dict[str, float]:
+    """What ``shotfit.json`` asks for when the model is tuned."""
+    reach = model.logit_scale.exp().item() * math.sqrt(DIM)
+    return {"crop_scale_min": CROP_SCALE_MIN, "classifier_lr_scale": round(REACH / reach, 1)}
 
 
 def main() -> None:
@@ -61,13 +67,17 @@ def main() -> None:
     parser.add_argument("text", type=Path, help="folder written by fit_text.py")
     parser.add_argument("output", type=Path)
     args = parser.parse_args()
-    model, tokenizer = assemble(args.run, args.text)
+    model = assemble(args.run, args.text)
     model.half().save_pretrained(args.output)
-    tokenizer.save_pretrained(args.output)
-    text = json.dumps(PREPROCESSOR, indent=2) + "\n"
-    (args.output / "preprocessor_config.json").write_text(text)
+    AutoTokenizer.from_pretrained(args.text / "tokenizer").save_pretrained(args.output)
+    for name, content in (
+        ("preprocessor_config", PREPROCESSOR),
+        ("shotfit", tuning(model.float())),
+    ):
+        text = json.dumps(content, indent=2) + "\n"
+        (args.output / f"{name}.json").write_text(text)
     size = sum(path.stat().st_size for path in args.output.iterdir())
-    print(f"{args.output}: {size / 1e6:.2f} MB")
+    print(f"{args.output}: {size / 1e6:.2f} MB, {tuning(model)}")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,10 @@ from transformers import CLIPConfig, CLIPModel
 
 IMAGE_SIZE = 32
 PATCH_SIZE = 8
+VISION_WIDTH = 256
+VISION_DEPTH = 6
+TEXT_WIDTH = 192
+TEXT_DEPTH = 4
 DIM = 256
 VOCAB_SIZE = 4096
 CONTEXT = 77
@@ -13,17 +17,29 @@ MEAN = (0.75, 0.75, 0.75)
 STD = (0.35, 0.35, 0.35)
 """Icons are mostly white paper; these bring the average pixel to about zero and one."""
 
-TEMPLATES = ("a photo of a {}.", "{}", "an icon of a {}.", "a picture of a {}.", "a drawing of {}.")
+TEMPLATES = (
+    "a photo of a {}.",
+    "{}",
+    "an icon of a {}.",
+    "a picture of a {}.",
+    "a drawing of {}.",
+    "a photo of the {}.",
+    "an emoji of a {}.",
+    "{} icon",
+    "a {}",
+    "a bad photo of a {}.",
+)
+"""The first is the suite's; a text is put into it half the time."""
 
 
 def build(vocab_size: int = VOCAB_SIZE) -> CLIPModel:
-    """A CLIP of 5.4 million parameters: ViT-Ti-like towers, CLIP's own wiring."""
+    """The CLIP of these sizes, with weights drawn at random."""
     text = {
         "vocab_size": vocab_size,
-        "hidden_size": 192,
-        "intermediate_size": 768,
-        "num_hidden_layers": 4,
-        "num_attention_heads": 3,
+        "hidden_size": TEXT_WIDTH,
+        "intermediate_size": 4 * TEXT_WIDTH,
+        "num_hidden_layers": TEXT_DEPTH,
+        "num_attention_heads": TEXT_WIDTH // 64,
         "max_position_embeddings": CONTEXT,
         "hidden_act": "quick_gelu",
         "bos_token_id": vocab_size - 2,
@@ -32,10 +48,10 @@ def build(vocab_size: int = VOCAB_SIZE) -> CLIPModel:
         "projection_dim": DIM,
     }
     vision = {
-        "hidden_size": 192,
-        "intermediate_size": 768,
-        "num_hidden_layers": 6,
-        "num_attention_heads": 3,
+        "hidden_size": VISION_WIDTH,
+        "intermediate_size": 4 * VISION_WIDTH,
+        "num_hidden_layers": VISION_DEPTH,
+        "num_attention_heads": VISION_WIDTH // 64,
         "image_size": IMAGE_SIZE,
         "patch_size": PATCH_SIZE,
         "hidden_act": "quick_gelu",

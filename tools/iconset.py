@@ -26,6 +26,32 @@ from splits import HELD_OUT, LICENCES
 
 SIZE = 64
 
+PICTORIAL = frozenset(
+    [
+        "game-icons",
+        "healthicons",
+        "pinhead",
+        "temaki",
+        "maki",
+        "roentgen",
+        "medical-icon",
+        "fluent-color",
+        "glyphs-poly",
+        "icon-park",
+        "streamline-color",
+        "streamline-ultimate-color",
+        "streamline-cyber-color",
+        "streamline-plump-color",
+        "whh",
+        "tabler",
+        "mdi",
+        "ph",
+        "nrk",
+        "covid",
+    ]
+)
+"""Sets that draw things rather than controls: all of their drawings are wanted, however rare."""
+
 _LOOKS = re.compile(
     r"\b(fill|stroke|color|stop-color|opacity|fill-opacity|stroke-opacity|stop-opacity|id|class"
     r"|style|stroke-width|stroke-linecap|stroke-linejoin|fill-rule|clip-rule)=\"[^\"]*\""
@@ -91,15 +117,18 @@ def render(svg: str, size: int = SIZE) -> np.ndarray:
     return np.asarray(image)
 
 
-def render_set(package: Path, prefix: str, colour: bool, keep: set[str], cache: Path) -> int:
-    """Render one set to the cache; icons that cannot be drawn or come out empty are left out."""
+def render_set(package: Path, prefix: str, colour: bool, keep: set[str] | None, cache: Path) -> int:
+    """Render one set to the cache; icons that cannot be drawn or come out empty are left out.
+
+    ``keep`` are the captions wanted, all when it is None.
+    """
     target = cache / f"{prefix}.npy"
     if target.exists():
         return len(json.loads((cache / f"{prefix}.json").read_text())["names"])
     data = read_set(package, prefix)
     names, hashes, bitmaps = [], [], []
     for name in icon_names(data):
-        if keep and caption(name) not in keep:
+        if keep is not None and caption(name) not in keep:
             continue
         try:
             pixels = render(svg_of(data, name))
@@ -131,7 +160,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("package", type=Path, help="unpacked @iconify/json folder")
     parser.add_argument("cache", type=Path, help="folder for the bitmaps")
-    parser.add_argument("--minimum", type=int, default=3, help="sets that must draw a caption")
+    parser.add_argument("--minimum", type=int, default=2, help="sets that must draw a caption")
     parser.add_argument("--workers", type=int, default=2)
     args = parser.parse_args()
     args.cache.mkdir(parents=True, exist_ok=True)
@@ -141,10 +170,10 @@ def main() -> None:
         jobs = {}
         for prefix, info in listing.items():
             emoji = info.get("category") == "Emoji" or prefix == "fluent-emoji"
-            everything = prefix in HELD_OUT or emoji
+            everything = prefix in HELD_OUT or emoji or prefix in PICTORIAL
             if info.get("category") == "Logos" and not everything:
                 continue  # brand marks: thousands of names that say nothing of what is drawn
-            wanted = set() if everything else keep
+            wanted = None if everything else keep
             jobs[prefix] = pool.submit(
                 render_set, args.package, prefix, bool(info.get("palette")), wanted, args.cache
             )

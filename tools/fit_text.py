@@ -33,7 +33,7 @@ from torch.nn.functional import cross_entropy
 from towers import TextTower
 
 CHECKPOINT = "text.safetensors"
-COMMON = 0.6
+COMMON = 0.75
 """Share of each batch from first captions and emoji, which are what images are named by."""
 RARE = 15_000
 """Captions without images that take part; the sentence embeddings of more would cost minutes."""

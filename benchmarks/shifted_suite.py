@@ -29,7 +29,7 @@ from shotfit.system.files import write_atomically
 
 RECORD = Path("results/shifts/zero-shot.json")
 PICTURE = Path("docs/figures/shifts.png")
-PAIRS, OF_ONE, LEAST, MOST, MIDDLE = 12, 2, 0.2, 0.6, 0.4
+PAIRS, OF_A_TASK, OF_A_SHIFT, LEAST, MOST, MIDDLE = 12, 2, 3, 0.2, 0.6, 0.4
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -79,7 +79,8 @@ def choose(accuracy: Mapping[str, Mapping[str, float]]) -> tuple[str, ...]:
     chosen: list[tuple[str, str]] = []
     tasks, shifts = Counter(), Counter()
     for task, shift in qualified:
-        if len(chosen) < PAIRS and tasks[task] < OF_ONE and shifts[shift] < OF_ONE:
+        free = tasks[task] < OF_A_TASK and shifts[shift] < OF_A_SHIFT
+        if len(chosen) < PAIRS and free:
             chosen.append((task, shift))
             tasks[task] += 1
             shifts[shift] += 1

@@ -87,7 +87,7 @@ def test_an_epoch_of_cached_views_has_every_image_once_each_in_a_view_of_its_own
 
 def test_hints_are_read_from_beside_the_weights(checkpoint, tmp_path):
     assert Backbone.from_pretrained(str(checkpoint)).hints == Hints(0.0, 1.0)
-    assert Backbone.from_pretrained("iconclip").hints == Hints(0.5, 4.5)
+    assert Backbone.from_pretrained("iconclip").hints == Hints(0.5, 3.8)
     folder = shutil.copytree(checkpoint, tmp_path / "clip")
     hints = {"crop_scale_min": 0.25, "classifier_lr_scale": 3.0}
     (folder / "shotfit.json").write_text(json.dumps(hints))

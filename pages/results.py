@@ -12,7 +12,7 @@ from pathlib import Path
 
 from shotfit.averages import Estimate, estimate, harmonic_mean, mean
 from shotfit.records import Record, load_records
-from shotfit.report.protocol import select_records
+from shotfit.report.protocol import runs_of, select_records
 from shotfit.report.render import render
 from shotfit.report.suite import suite_report
 from shotfit.report.tables import Report
@@ -141,7 +141,7 @@ def _summary(found: dict[tuple[str, str], dict[int, Record]], tasks: list[str]) 
     better = [task for task in tasks if gain(task, "base") > 0]
     worse = [task for task in tasks if gain(task, "novel") < -2]
     return (
-        f"On base classes 2SFS is above zero-shot CLIP on {len(better)} of {len(tasks)} tasks, by "
+        f"On base classes 2SFS is above zero-shot CLIP on {len(better)} of {len(tasks)} tasks, by\n"
         f"{mean([gain(task, 'base') for task in tasks]):.1f} points on average; on novel ones it "
         f"loses more than 2 points on {len(worse)}."
     )
@@ -173,11 +173,12 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=README.parent / "results" / "suite")
     arguments = parser.parse_args()
     records = load_records(arguments.results)
-    report = comparison(records)
     every_task, short = tables(records)
     README.write_text(put(README.read_text(encoding="utf-8"), "suite", short), encoding="utf-8")
     page = put(COMPARISON.read_text(encoding="utf-8"), "suite", every_task)
-    COMPARISON.write_text(put(page, "tables", long(report)), encoding="utf-8")
+    if any(run.fact("precision") == "bf16" for run in runs_of(records)):
+        page = put(page, "tables", long(comparison(records)))
+    COMPARISON.write_text(page, encoding="utf-8")
 
 
 if __name__ == "__main__":

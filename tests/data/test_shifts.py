@@ -90,7 +90,7 @@ class TestTheShiftedSuite:
             "d": {"": 100.0, "blur": 41.0, "fog": 90.0, "noise": 90.0, "rain": 90.0, "edges": 90.0},
         }
         # a: blur 40, edges 42, rain 44 % (a third), fog and noise are out; b: blur (42.5 %) would
-        # be the fourth of its shift; noise is 20, fog 60 %; c: blur 40, edges 58, rain 20 (a third).
+        # be a fourth of it; noise is 20, fog 60 %; c: blur 40, edges 58, rain 20 (a third).
         assert shifted_suite.choose(accuracy) == (
             "a@blur", "a@edges", "b@fog", "b@noise", "c@blur", "c@edges", "d@blur",
         )  # fmt: skip

@@ -37,9 +37,9 @@ ROOMS = """
     adaptation
     run_log
     experiment
-    card saved_settings saved_assessment shots_assessment
+    card saved_settings saved_assessment shots_assessment probe
     observers saving bench timed_plan measure outside_task known_classes
-    learning predicting
+    learning predicting verification
     classifier report
     estimator export untrained labelling
     serve
@@ -76,7 +76,8 @@ DATA = """
 OUTSIDE = {
     "torch": """system data backbone layers methods training evaluation recipe plan presets
         pace adaptation experiment observers saving bench timed_plan measure outside_task
-        saved_assessment shots_assessment known_classes predicting classifier export apps""",
+        probe verification saved_assessment shots_assessment known_classes predicting classifier
+        export apps""",
     "transformers": "backbone",
     "huggingface_hub": "backbone saving apps",
     "safetensors": "backbone training saving",

@@ -25,6 +25,7 @@ from shotfit.experiment import Experiment, pick_device
 from shotfit.methods import get_method
 from shotfit.methods.base import Method
 from shotfit.methods.linear import LinearClassifier
+from shotfit.probe import probe_facts, probe_scores
 from shotfit.records import Record, record_text
 from shotfit.saved_settings import (
     CONFIG,
@@ -247,7 +248,7 @@ def _write(fitted: Fitted, folder: Path, reference: Reference, *, own: bool) -> 
     files = {WEIGHTS: _write_tensors(learned, folder / WEIGHTS)}
     if fitted.shots:
         files[SHOTS] = _write_tensors(fitted.shots, folder / SHOTS)
-    classes = None
+    classes, device = None, method.backbone.device.type
     if fitted.embeds is not None:
         tensors = {name: v.detach().cpu().contiguous() for name, v in fitted.embeds.items()}
         classes = _write_tensors(tensors, folder / CLASSES)
@@ -272,6 +273,9 @@ def _write(fitted: Fitted, folder: Path, reference: Reference, *, own: bool) -> 
         "assessment": fitted.assessment,
         "files": files,
         "classes": classes,
+        "probe": probe_facts(
+            probe_scores(method, fitted.classes.everything, fitted.embeds), device
+        ),
     }
     settings["checksum"] = checksum(settings)
     text = json.dumps(settings, indent=2, ensure_ascii=False) + "\n"

@@ -8,7 +8,7 @@ import threading
 import time
 import weakref
 from collections.abc import Generator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ from PIL import Image
 
 from shotfit.classifier import FewShotClassifier
 from shotfit.data.dataset import Example, Split
-from shotfit.data.images import open_image
+from shotfit.data.images import open_image, opened_image
 from shotfit.data.prefetch import Loading, ahead, memory_bytes, plain_batches, prepared_batches
 from shotfit.data.sources import load_dataset
 from shotfit.data.support_set import SupportSet
@@ -87,8 +87,8 @@ def test_the_budget_of_memory_is_kept_and_what_is_kept_is_not_decoded_again(
 ):
     opened = []
     monkeypatch.setattr(
-        "shotfit.data.decoded.open_image",
-        lambda *a, **k: opened.append(a[1]) or open_image(*a, **k),
+        "shotfit.data.decoded.opened_image",
+        lambda *a, **k: opened.append(a[1]) or opened_image(*a, **k),
     )
     images = support(Loading(memory, workers=4, prefetch=0, disk=0))
     with pytest.warns(UserWarning, match=f"{7 - kept} of 7") if kept < 7 else nullcontext():
@@ -102,15 +102,16 @@ def test_the_budget_of_memory_is_kept_and_what_is_kept_is_not_decoded_again(
 def test_no_more_images_are_decoded_at_a_time_than_there_are_threads(monkeypatch):
     alive, peak = [], []
 
+    @contextmanager
     def counted(*args, **options):
-        image = open_image(*args, **options)
-        alive.append(1)
-        peak.append(len(alive))
-        weakref.finalize(image, alive.pop)
-        return image
+        with opened_image(*args, **options) as image:
+            alive.append(1)
+            peak.append(len(alive))
+            weakref.finalize(image, alive.pop)
+            yield image
 
     for opener in ("decoded", "prefetch"):
-        monkeypatch.setattr(f"shotfit.data.{opener}.open_image", counted)
+        monkeypatch.setattr(f"shotfit.data.{opener}.opened_image", counted)
     with support(Loading(memory=0, workers=2, disk=0), photos(24)) as images:
         with pytest.warns(UserWarning, match="24 of 24"):
             images.decode()
@@ -189,8 +190,8 @@ def test_what_comes_first_in_a_folder_does_not_decide_for_the_rest(first):
 def test_a_folder_of_tiny_images_is_prepared_where_it_is_asked_for(monkeypatch):
     where = set()
     monkeypatch.setattr(
-        "shotfit.data.prefetch.open_image",
-        lambda *a, **k: where.add((a[1], threading.current_thread().name)) or open_image(*a, **k),
+        "shotfit.data.prefetch.opened_image",
+        lambda *a, **k: where.add((a[1], threading.current_thread().name)) or opened_image(*a, **k),
     )
     images = ((photo(0, (40, 30)), f"{number}") for number in range(9))
     for _ in prepared_batches(images, SPEC, 3, loading=Loading(prefetch=2)):
@@ -327,8 +328,8 @@ def test_a_fit_decodes_each_photo_once(tmp_path, monkeypatch, memory, full_size)
     folder_of_photos(tmp_path, count=3, size=(400, 300))
     opened = []
     monkeypatch.setattr(
-        "shotfit.data.decoded.open_image",
-        lambda *a, **k: opened.append(a[0]) or open_image(*a, **k),
+        "shotfit.data.decoded.opened_image",
+        lambda *a, **k: opened.append(a[0]) or opened_image(*a, **k),
     )
     recipe = named_recipe("2sfs", iters_per_shot=2)
     classifier = FewShotClassifier(method=recipe)
@@ -342,8 +343,8 @@ def test_methods_that_look_at_images_again_decode_none_again(tmp_path, monkeypat
     opened = []
     for module in ("decoded", "prefetch"):
         monkeypatch.setattr(
-            f"shotfit.data.{module}.open_image",
-            lambda *a, **k: opened.append(a[0]) or open_image(*a, **k),
+            f"shotfit.data.{module}.opened_image",
+            lambda *a, **k: opened.append(a[0]) or opened_image(*a, **k),
         )
     recipe = named_recipe(method, iters_per_shot=3, budget="shared")
     FewShotClassifier(method=recipe).fit(tmp_path)

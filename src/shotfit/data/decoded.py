@@ -12,7 +12,7 @@ from PIL import Image
 
 from shotfit.data.dataset import Example
 from shotfit.data.image_hashes import ImageHashes
-from shotfit.data.images import open_image, reduced
+from shotfit.data.images import opened_image, reduced
 from shotfit.data.prefetch import Loading, name_in_errors
 
 # Pillow keeps RGB in four bytes a pixel; on the disk it takes three.
@@ -71,11 +71,12 @@ class DecodedImages:
 
     def _open(self, example: Example) -> Image.Image:
         name = name_in_errors(example)
-        if self.hashes is None:
-            return open_image(example.image, name, enough=self.enough)
-        image = open_image(example.image, name)
-        self.hashes.add(example, image)
-        return image if self.enough is None else reduced(image, self.enough)
+        whole = self.hashes is not None
+        with opened_image(example.image, name, enough=None if whole else self.enough) as image:
+            if self.hashes is None:
+                return image
+            self.hashes.add(example, image)
+            return image if self.enough is None else reduced(image, self.enough)
 
     def size(self, example: Example) -> tuple[int, int] | None:
         """(width, height) as `get` gives it, if that has ever been asked for it."""

@@ -9,10 +9,12 @@ from PIL import Image
 from torch import Tensor
 
 from shotfit.data.dataset import Example
-from shotfit.data.images import ImageSource, open_image
+from shotfit.data.images import ImageSource, opened_image
 from shotfit.errors import DataError
 
 DIGEST_BYTES = 16
+# Rows that are hashed at a time, so that no second copy of a large picture is made.
+ROWS = 1024
 
 
 def image_hash(image: ImageSource) -> bytes:
@@ -24,13 +26,16 @@ def image_hash(image: ImageSource) -> bytes:
     Raises:
         DataError: for an image that cannot be read.
     """
-    return picture_hash(open_image(image))
+    with opened_image(image) as picture:
+        return picture_hash(picture)
 
 
 def picture_hash(picture: Image.Image) -> bytes:
     """`image_hash` of what `open_image` gave at its full size."""
     digest = hashlib.sha256(f"{picture.width}x{picture.height}".encode())
-    digest.update(picture.tobytes())
+    for top in range(0, picture.height, ROWS):
+        bottom = min(picture.height, top + ROWS)
+        digest.update(picture.crop((0, top, picture.width, bottom)).tobytes())
     return digest.digest()[:DIGEST_BYTES]
 
 

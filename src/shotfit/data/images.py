@@ -3,7 +3,9 @@
 import hashlib
 import io
 import math
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +14,16 @@ from PIL import ExifTags, Image, UnidentifiedImageError
 from shotfit.data.addresses import is_address
 from shotfit.errors import DataError, UsageError
 from shotfit.system.files import read_plain
+from shotfit.system.heap import return_freed
 
 # Pillow warns from here on and refuses twice as much; a photo of this many pixels is an attack.
 MAX_PIXELS = 178_956_970
+# A file of more is none of an image with so many pixels.
+MAX_BYTES = 1 << 30
+# Pixels of an image of which one at a time is opened, and of the strips that are converted.
+LARGE, STRIP = 1 << 26, 1 << 20
+BYTES_PER_PIXEL = 12
+"""What opening an image takes at most, besides its file: 2.1 GB for the largest."""
 # TIFF 6.0, section 8.
 BITS_PER_SAMPLE = 258
 
@@ -54,10 +63,12 @@ class HashedFile:
         Raises:
             OSError: when it cannot be read.
         """
-        content = read_plain(Path(self.path).expanduser())
+        content = read_plain(Path(self.path).expanduser(), MAX_BYTES)
         self.content = hashlib.sha256(content).hexdigest()[:16]
         return content
 
+
+_one_at_a_time = threading.RLock()
 
 ImageSource = (
     str | Path | HashedFile | bytes | Image.Image | np.ndarray | Callable[[], "ImageSource"]
@@ -77,49 +88,48 @@ def open_image(
     do. With `enough`, an image may come at the nearest integer fraction of its size whose short
     side has at least so many pixels; a JPEG is then decoded in a fraction of the time.
 
+    Opening takes at most `BYTES_PER_PIXEL` of memory, for one of the `LARGE` images at a time.
+
     Raises:
         DataError: naming the file, when it is missing, unreadable, truncated, too large, not a
             file, or of none of the `FORMATS`.
         UsageError: for an object that is not an image.
     """
+    with opened_image(source, name, enough=enough) as image:
+        return image
+
+
+@contextmanager
+def opened_image(
+    source: ImageSource, name: str | None = None, *, enough: int | None = None
+) -> Iterator[Image.Image]:
+    """`open_image` for who is done with the image at the end of the block: until then, no other of
+    the `LARGE` ones is opened by another thread."""
     name = name or (
         str(source) if isinstance(source, str | Path | HashedFile) else "the given image"
     )
     if is_address(source):
         raise DataError(f"{name} is on the web: download it, or allow it with fetch_urls=True.")
     if callable(source):
-        return open_image(source(), name, enough=enough)
+        with opened_image(source(), name, enough=enough) as image:
+            yield image
+        return
+    with _errors_about(name):
+        image = _header(source, enough)
+    pixels = image.width * image.height
+    with _one_at_a_time if pixels > LARGE else nullcontext():
+        if pixels > LARGE:
+            return_freed()
+        with _errors_about(name):
+            image = _decoded(image, enough, owned=not isinstance(source, Image.Image | np.ndarray))
+        yield image
+
+
+@contextmanager
+def _errors_about(name: str) -> Iterator[None]:
+    """What goes wrong inside, in words that name the image."""
     try:
-        if isinstance(source, Image.Image):
-            image = source
-            # Pictures that were opened elsewhere are decoded here.
-            if image.format not in (None, *FORMATS):
-                raise UnidentifiedImageError
-        elif isinstance(source, np.ndarray):
-            image = _from_array(source)
-        elif isinstance(source, bytes):
-            image = _opened(source)
-        elif isinstance(source, str | Path):
-            # Read whole: Pillow leaves a file open when decoding fails.
-            image = _opened(read_plain(Path(source).expanduser()))
-        elif isinstance(source, HashedFile):
-            image = _opened(source.read())
-        else:
-            raise UsageError(
-                f"An image must be a path, bytes, a PIL image or an array, "
-                f"got {type(source).__name__}."
-            )
-        # Pillow only warns up to twice as many, and making an error of its warning would change
-        # the filters of all threads.
-        if image.width * image.height > MAX_PIXELS:
-            raise Image.DecompressionBombError
-        # A picture that somebody else holds must not change in their hands.
-        if enough is not None and not isinstance(source, Image.Image):
-            _draft(image, enough)
-        image.load()
-        # Of what is turned upright, nothing but pixels is left.
-        image = _to_rgb(_upright(image), _declared_bits(image))
-        return image if enough is None else reduced(image, enough)
+        yield
     except (UsageError, MemoryError):
         raise
     except DataError as error:
@@ -135,6 +145,49 @@ def open_image(
         # On a damaged file Pillow's decoders raise whatever they run into.
         why = str(error) or type(error).__name__
         raise DataError(f"{name} cannot be read as an image: {why}.") from error
+
+
+def _header(source: ImageSource, enough: int | None) -> Image.Image:
+    """A picture whose size and format are known, and whose pixels need not be there."""
+    if isinstance(source, Image.Image):
+        image = source
+        # Pictures that were opened elsewhere are decoded here.
+        if image.format not in (None, *FORMATS):
+            raise UnidentifiedImageError
+    elif isinstance(source, np.ndarray):
+        image = _from_array(source)
+    elif isinstance(source, bytes):
+        image = _opened(source)
+    elif isinstance(source, str | Path):
+        # Read whole: Pillow leaves a file open when decoding fails.
+        image = _opened(read_plain(Path(source).expanduser(), MAX_BYTES))
+    elif isinstance(source, HashedFile):
+        image = _opened(source.read())
+    else:
+        raise UsageError(
+            f"An image must be a path, bytes, a PIL image or an array, got {type(source).__name__}."
+        )
+    # Pillow only warns up to twice as many, and making an error of its warning would change
+    # the filters of all threads.
+    if image.width * image.height > MAX_PIXELS:
+        raise Image.DecompressionBombError
+    # A picture that somebody else holds must not change in their hands.
+    if enough is not None and not isinstance(source, Image.Image):
+        _draft(image, enough)
+    return image
+
+
+def _decoded(image: Image.Image, enough: int | None, *, owned: bool) -> Image.Image:
+    """The picture upright and in RGB, as `open_image` gives it. One that is `owned` may be handed
+    on as it is; of any other, nothing but pixels is left."""
+    image.load()
+    turn = _turn(image)
+    made = _to_rgb(image, _declared_bits(image))
+    if turn is not None:
+        made = made.transpose(turn)
+    elif made is image and not (owned and image.width * image.height > LARGE):
+        made = image.copy()
+    return made if enough is None else reduced(made, enough)
 
 
 def check_header(path: Path) -> None:
@@ -219,25 +272,41 @@ def reduced(image: Image.Image, enough: int) -> Image.Image:
     return image.reduce(factor) if factor > 1 else image
 
 
-def _upright(image: Image.Image) -> Image.Image:
-    """`ImageOps.exif_transpose` as far as pixels go. That one also writes the EXIF anew without the
-    orientation, which fails for values that could be read."""
+def _turn(image: Image.Image) -> Image.Transpose | None:
+    """How the picture is made upright, as `ImageOps.exif_transpose` finds it. That one also writes
+    the EXIF anew without the orientation, which fails for values that could be read."""
     try:
-        turn = TURNS.get(image.getexif().get(ExifTags.Base.Orientation, 1))
+        return TURNS.get(image.getexif().get(ExifTags.Base.Orientation, 1))
     except Exception:
-        turn = None
-    return image.copy() if turn is None else image.transpose(turn)
+        return None
 
 
 def _to_rgb(image: Image.Image, bits: int | None) -> Image.Image:
+    """The picture in RGB, converted strip by strip: what lies between takes the memory of one."""
+    if image.mode == "RGB" and image.info.get("transparency") is None:
+        return image
+    levels = _levels(image, bits) if image.mode.startswith("I") or image.mode == "F" else None
+    if image.width * image.height <= STRIP:
+        return _strip_to_rgb(image, levels)
+    made = Image.new("RGB", image.size)
+    for strip, top in _strips(image):
+        made.paste(_strip_to_rgb(strip, levels), (0, top))
+    return made
+
+
+def _strips(image: Image.Image) -> Iterator[tuple[Image.Image, int]]:
+    rows = max(1, STRIP // max(1, image.width))
+    for top in range(0, image.height, rows):
+        yield image.crop((0, top, image.width, min(image.height, top + rows))), top
+
+
+def _strip_to_rgb(image: Image.Image, levels: Callable[[np.ndarray], np.ndarray] | None):
     if "A" in image.getbands() or image.info.get("transparency") is not None:
         image = image.convert("RGBA")
         white = Image.new("RGBA", image.size, (255, 255, 255, 255))
         return Image.alpha_composite(white, image).convert("RGB")
-    if image.mode == "RGB":
-        return image
-    if image.mode.startswith("I") or image.mode == "F":
-        return Image.fromarray(_eight_bits(np.asarray(image), bits)).convert("RGB")
+    if levels is not None:
+        return Image.fromarray(levels(np.asarray(image))).convert("RGB")
     return image.convert("RGB")
 
 
@@ -248,20 +317,21 @@ def _declared_bits(image: Image.Image) -> int | None:
     return bits[0] if isinstance(bits, tuple) else bits
 
 
-def _eight_bits(values: np.ndarray, bits: int | None) -> np.ndarray:
-    """Gray values with more than eight bits as uint8.
+def _levels(image: Image.Image, bits: int | None) -> Callable[[np.ndarray], np.ndarray]:
+    """How gray values with more than eight bits become uint8.
 
     Raises:
         ValueError: where their range is not known: a picture that is nearly black would come out.
     """
-    low, high = values.min(), values.max()
-    if values.dtype.kind == "f":
+    ends = [(values.min(), values.max()) for values in (np.asarray(s) for s, _ in _strips(image))]
+    low, high = np.min([low for low, _ in ends]), np.max([high for _, high in ends])
+    if image.mode == "F":
         if not (low >= 0 and high <= 1):
             raise ValueError(
                 f"its values are floating-point numbers from {low:g} to {high:g}, and black and "
                 "white are not known; save it with 8 bits, or with values from 0 to 1"
             )
-        return (255 * values).round().astype(np.uint8)
+        return lambda values: (255 * values).round().astype(np.uint8)
     depth = bits if bits in (10, 12, 14) else 16
     if low < 0 or high >= 1 << depth:
         raise ValueError(
@@ -273,7 +343,7 @@ def _eight_bits(values: np.ndarray, bits: int | None) -> np.ndarray:
             f"its 16-bit values end at {high}, as those of 12 bits or fewer do, and would be "
             "nearly black; save it with 8 bits"
         )
-    return (values.astype(np.int64) >> (depth - 8)).astype(np.uint8)
+    return lambda values: (values.astype(np.int64) >> (depth - 8)).astype(np.uint8)
 
 
 def _from_array(array: np.ndarray) -> Image.Image:

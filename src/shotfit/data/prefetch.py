@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from shotfit.data.dataset import Example, Split
-from shotfit.data.images import ImageSource, open_image
+from shotfit.data.images import ImageSource, opened_image
 from shotfit.data.transforms import (
     ImageSpec,
     enough_for_prediction,
@@ -171,10 +171,10 @@ def _prepare(
 ) -> Iterator[Prepared]:
     def load(named: Named) -> tuple[np.ndarray | DataError, bool]:
         try:
-            image = open_image(*named, enough=enough)
+            with opened_image(*named, enough=enough) as image:
+                return prepare(image, spec), is_tiny(image.size)
         except DataError as error:
             return error, False
-        return prepare(image, spec), is_tiny(image.size)
 
     run: Callable = pool.map
     tiny = True

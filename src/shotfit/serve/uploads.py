@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from shotfit.data.images import open_image, pixels_of
+from shotfit.data.images import opened_image, pixels_of
 from shotfit.data.transforms import ImageSpec, prepare
 from shotfit.data.web import fetch
 from shotfit.errors import DataError
@@ -70,6 +70,7 @@ def _prepared(name: str, content: bytes, spec: ImageSpec, settings: Settings) ->
         pixels = pixels_of(content, name)
         if pixels > settings.max_pixels:
             raise Refused(413, f"{name} has {pixels:,} pixels; at most {settings.max_pixels:,}.")
-        return prepare(open_image(content, name), spec)
+        with opened_image(content, name) as image:
+            return prepare(image, spec)
     except DataError as error:
         raise Refused(422, str(error)) from error

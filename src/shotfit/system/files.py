@@ -8,17 +8,20 @@ from pathlib import Path
 from shotfit.errors import DataError
 
 
-def read_plain(path: Path) -> bytes:
+def read_plain(path: Path, most: int | None = None) -> bytes:
     """What a plain file holds. A pipe is not waited for, a device not opened.
 
     Raises:
-        OSError: when it cannot be read, or is no plain file.
+        OSError: when it cannot be read, is no plain file, or holds more than `most` bytes.
     """
     _require_plain(os.stat(path))
     # Asked again of what was opened: in between, the name may have become another file's.
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     with open(os.open(path, flags), "rb") as file:
-        _require_plain(os.fstat(file.fileno()))
+        facts = os.fstat(file.fileno())
+        _require_plain(facts)
+        if most is not None and facts.st_size > most:
+            raise OSError(f"it holds {facts.st_size:,} bytes, more than {most:,}")
         return file.read()
 
 

@@ -1,16 +1,16 @@
 """The memory of this process: how much is free, how much it has held, and what freeing returns."""
 
 import contextlib
-import ctypes
 import resource
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import torch
+
+from shotfit.system.heap import glibc
 
 # Numbers of glibc's `mallopt`.
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_MMAP_MAX = -1, -3, -4
@@ -31,7 +31,7 @@ def reused_memory() -> Iterator[None]:
     own. The end of the outermost use hands back what is free. Only glibc has these settings.
     """
     global _depth
-    libc = _libc()
+    libc = glibc()
     with _lock:
         _depth += 1
         if libc is not None and _depth == 1:
@@ -134,12 +134,3 @@ def _reclaimable(group: Path) -> int:
         # The first version counts the groups below only in its "total".
         return int(sizes.get("total_inactive_file", sizes.get("inactive_file", 0)))
     return 0
-
-
-def _libc() -> Any:
-    """glibc, or None where the C library is another."""
-    with contextlib.suppress(OSError, AttributeError):
-        libc = ctypes.CDLL("libc.so.6")
-        if libc.mallopt and libc.malloc_trim:
-            return libc
-    return None

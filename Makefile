@@ -121,6 +121,12 @@ mutation: setup
 golden: setup
 	@cd "$(SOURCE)" && PYTHONPATH=tests:src "$(BIN)/python" tests/golden_curves.py $(NAME)
 
+# The documentation as a site, in build/site; ARGS=serve shows it at http://127.0.0.1:8000.
+.PHONY: site
+site: ARGS ?= build
+site: setup
+	@$(RUN) "$(BIN)/python" -m mkdocs $(ARGS) --strict
+
 RECORDS := results/suite
 SUITE := "$(BIN)/shotfit" bench --datasets suite --shots 4 --seeds 1 2 3 --setting base-to-novel --results $(RECORDS)
 

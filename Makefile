@@ -87,6 +87,13 @@ trust-study: setup
 checking-study: setup
 	@$(RUN) PYTHONPATH=benchmarks "$(BIN)/python" benchmarks/checking.py --write docs/checking.md
 
+.PHONY: words-study
+# What several templates and descriptions are worth; keeps what is done and goes on when run again, anew
+# for another embedded model. Half an hour of one core.
+words-study: setup
+	@$(RUN) PYTHONPATH=benchmarks "$(BIN)/python" benchmarks/words.py
+	@$(RUN) PYTHONPATH=benchmarks "$(BIN)/python" benchmarks/words.py --write docs/words.md
+
 .PHONY: views-study
 views-study: setup
 	@$(RUN) "$(BIN)/python" benchmarks/views.py

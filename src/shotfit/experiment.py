@@ -312,7 +312,9 @@ def _content(task: Task, hashes: ImageHashes) -> str:
         [split.classnames, split.labels, [one.hex() for one in hashes.of(split.examples)]]
         for split in (task.support, task.validation)
     ]
-    return digest([task.support.template, task.support.reduced, splits])
+    template = task.support.template
+    words = template if isinstance(template, str) else template.plain()
+    return digest([words, task.support.reduced, splits])
 
 
 def task_facts(task: Task) -> TaskFacts:

@@ -17,6 +17,7 @@ from shotfit.data.inputs import as_dataset, place_of
 from shotfit.data.prefetch import Loading, memory_bytes
 from shotfit.data.python_data import Naming
 from shotfit.data.task import Task
+from shotfit.data.template import Words, given_words
 from shotfit.errors import UsageError, unknown_name
 from shotfit.evaluation.assessment import Assessment
 from shotfit.evaluation.evaluation import Evaluation
@@ -110,6 +111,8 @@ class Learner(ABC):
         classnames: Sequence[str] | Mapping[Any, str] | None = None,
         image_column: str | None = None,
         label_column: str | None = None,
+        templates: Sequence[str] | None = None,
+        descriptions: Mapping[str, Sequence[str]] | None = None,
         observe: Observe | None = None,
         image_memory: int | str = Loading.memory,
         image_disk: int | str = Loading.disk,
@@ -125,6 +128,9 @@ class Learner(ABC):
         `fit(X, y)`; pairs of (image, label); a pandas or polars DataFrame, a Hugging Face Dataset
         or DatasetDict, or a torch Dataset. Labels are class names, or whole numbers with
         `classnames`, a list in their order or a mapping. Columns with usual names are found.
+
+        With several `templates`, or `descriptions` (sentences by the names of classes), a class is
+        embedded as the mean of its texts, in every stage and for names that are added later.
 
         `shots` images of each class are drawn; None takes all. `observe` is called after every
         update with the method, the stage and the step; `verbose` shows progress on standard error.
@@ -148,6 +154,9 @@ class Learner(ABC):
         loading = Loading(memory=memory_bytes(image_memory), disk=memory_bytes(image_disk))
         dataset = as_dataset(data, labels, naming=Naming(classnames, image_column, label_column))
         dataset = dataclasses.replace(dataset, reduced=not full_size)
+        words = given_words(templates or (), descriptions or {})
+        if words is not None:
+            dataset = dataclasses.replace(dataset, template=Words.of(words))
         source, options = place_of(data, dataset)
         experiment = dataclasses.replace(
             self.experiment, source=source, data=options, setting="all_to_all", shots=shots

@@ -16,6 +16,7 @@ from shotfit.backbone import Backbone
 from shotfit.data.dataset import Dataset, Example
 from shotfit.data.image_hashes import ImageHashes, image_hashes
 from shotfit.data.task import Task
+from shotfit.data.template import Words
 from shotfit.errors import DataError, UsageError
 from shotfit.evaluation.evaluation import Array, Evaluation
 from shotfit.evaluation.folds import image_folds
@@ -221,14 +222,14 @@ def _cross_validated(
         )
     fold = image_folds(usable.labels, FOLDS, classifier.experiment.seed)
     logits = np.zeros((len(usable.labels), len(names)), dtype=np.float32)
-    template = classifier.method.template
+    words = classifier.method.words
     for number in range(FOLDS):
         left = np.array(several) & (fold == number)
         if not left.any():
             continue
         if watch is not None:
             watch("fitting without a part", number, FOLDS)
-        fresh = _fitted_anew(classifier, _training(usable.those(~left), names, template))
+        fresh = _fitted_anew(classifier, _training(usable.those(~left), names, words))
         logits[left] = _logits(fresh, usable.those(left).examples, names, None)
     return usable.those(several), logits[several]
 
@@ -247,7 +248,7 @@ def _fitted_anew(classifier: "FewShotClassifier", data: Dataset) -> "FewShotClas
     return fresh.fit(data, verbose=False)
 
 
-def _training(found: Candidates, names: tuple[str, ...], template: str) -> Dataset:
+def _training(found: Candidates, names: tuple[str, ...], words: Words) -> Dataset:
     """A dataset of these images, its classes those that have some."""
     labels = sorted(set(found.labels))
     place = {label: number for number, label in enumerate(labels)}
@@ -256,7 +257,7 @@ def _training(found: Candidates, names: tuple[str, ...], template: str) -> Datas
         for example, label in zip(found.examples, found.labels, strict=True)
     )
     classnames = tuple(names[label] for label in labels)
-    return Dataset("shots", classnames, examples, template=template)
+    return Dataset("shots", classnames, examples, template=words)
 
 
 @torch.no_grad()
@@ -271,7 +272,7 @@ def _zero_shot(
         return None
     tuned = classifier.method.backbone
     backbone = Backbone.from_pretrained(tuned.name, classifier.experiment.revision)
-    method = get_method("zero_shot")(backbone.to(tuned.device), None, classifier.method.template)
+    method = get_method("zero_shot")(backbone.to(tuned.device), None, classifier.method.words)
     method.eval()
     batches = []
     done = 0

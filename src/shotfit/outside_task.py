@@ -43,7 +43,7 @@ def drift(classifier: "FewShotClassifier", images: Sequence[ImageSource]) -> Dri
     own = {plain(name) for name in classifier.classes}
     words = [word for word in VOCABULARY if plain(word) not in own]
     backbone = Backbone.from_pretrained(method.backbone.name, classifier.experiment.revision)
-    before = get_method("zero_shot")(backbone.to(method.backbone.device), None, method.template)
+    before = get_method("zero_shot")(backbone.to(method.backbone.device), None, method.words)
     was = before.encode_classes(words).weight.float()
     cosines = (was * method.encode_classes(words).weight.float()).sum(dim=-1)
     least = int(cosines.argmin())

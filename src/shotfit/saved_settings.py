@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from shotfit.data.names import check_names
-from shotfit.data.template import is_template
-from shotfit.errors import DataError
+from shotfit.data.template import Words, is_template
+from shotfit.errors import DataError, UsageError
 from shotfit.system.parsing import parse_json
 from shotfit.system.paths import file_inside
 
@@ -58,6 +58,16 @@ def read_settings(folder: Path) -> dict[str, Any]:
     return settings
 
 
+def words_of(settings: dict[str, Any]) -> str | Words:
+    """The words that classes are embedded by: the template, or several and descriptions.
+
+    Raises:
+        UsageError: for words that nobody saved.
+    """
+    words = settings.get("words")
+    return settings["template"] if words is None else Words.from_plain(words)
+
+
 def is_saved(folder: Path) -> bool:
     """Whether a folder was written as a saved classifier, by what is in it and not by names alone:
     a pretrained model may have both of its files."""
@@ -86,6 +96,10 @@ def _check_settings(settings: dict[str, Any], path: Path) -> None:
     check_names(names)
     if not is_template(settings["template"]):
         raise DataError(f"{path} has the template {settings['template']!r}, which cannot be used.")
+    try:
+        words_of(settings)
+    except UsageError as error:
+        raise DataError(f"{path} has words that cannot be used: {error}") from error
     if set(settings["files"]) not in ({WEIGHTS}, {WEIGHTS, SHOTS}):
         raise DataError(f"{path} lists other files than {WEIGHTS} and {SHOTS}.")
     if not settings["stages"] or not all(

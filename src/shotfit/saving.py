@@ -36,6 +36,7 @@ from shotfit.saved_settings import (
     is_saved,
     read_settings,
     sha256,
+    words_of,
 )
 from shotfit.system.folders import (
     check_writable,
@@ -145,7 +146,7 @@ def load(
         method_class = get_method(stage["method"])
         config = from_dict(method_class.Config, stage["config"])
         if method is None:
-            method = method_class(backbone, config, settings["template"])
+            method = method_class(backbone, config, words_of(settings))
         else:
             method = LinearClassifier(method, config)
     assert method is not None
@@ -269,6 +270,7 @@ def _write(fitted: Fitted, folder: Path, reference: Reference, *, own: bool) -> 
         "added_images": list(fitted.classes.images),
         "kept": list(fitted.classes.active),
         "template": method.template,
+        "words": method.words.plain() if method.words.several else None,
         "metrics": fitted.metrics,
         "assessment": fitted.assessment,
         "files": files,

@@ -18,10 +18,12 @@ _NUMBER = re.compile(r"-\.?\d")
 class ListCommand(TyperCommand):
     """A command whose repeatable options take lists.
 
-    `implied` names options whose value may be left out, with the value that this stands for.
+    `implied` names options whose value may be left out, with the value that this stands for;
+    `whole` repeatable ones whose values are texts that may hold commas, one each.
     """
 
     implied: ClassVar[Mapping[str, str]] = {}
+    whole: ClassVar[Collection[str]] = ()
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Spreads the lists before the usual parsing."""
@@ -30,6 +32,7 @@ class ListCommand(TyperCommand):
             for parameter in self.params
             if parameter.param_type_name == "option" and getattr(parameter, "multiple", False)
             for name in parameter.opts
+            if name not in self.whole
         }
         return super().parse_args(ctx, spread(args, lists, self.implied))
 

@@ -14,6 +14,7 @@ from shotfit.adaptation import Observe
 from shotfit.apps.evaluation import show_evaluation, write_predictions
 from shotfit.apps.expectation import expectation_lines
 from shotfit.apps.rescue import save_somewhere
+from shotfit.apps.words import words_notes
 from shotfit.classifier import FewShotClassifier
 from shotfit.config import to_dict
 from shotfit.data.broken import without_broken
@@ -141,6 +142,8 @@ def fit_and_save(
         dataset, skipped = without_broken(dataset)
     if not quiet:
         show_note(unsuited(experiment.backbone, dataset))
+        for note in words_notes(dataset.template, dataset.classnames):
+            show_note(note)
     if experiment.fewshot is None:
         dataset = hold_out(dataset, experiment.shots, experiment.seed)
     check_openable(dataset.test)

@@ -8,10 +8,11 @@ from typing import Any
 import yaml
 
 from shotfit.apps.options import parse_pairs
+from shotfit.apps.words import chosen_words, template_list
 from shotfit.config import from_dict
 from shotfit.data.inputs import locate
 from shotfit.data.prefetch import Loading, memory_bytes
-from shotfit.data.template import check_template
+from shotfit.data.template import Words, data_options
 from shotfit.errors import UsageError
 from shotfit.experiment import Experiment, pick_device
 from shotfit.methods import get_method
@@ -45,7 +46,9 @@ class FitOptions:
     checkpointing: bool | None = None
     compile: bool | None = None
     deterministic: bool | None = None
-    template: str | None = None
+    template: str | list[str] | None = None
+    templates: str | None = None
+    descriptions: str | None = None
     fewshot: str | None = None
     image_memory: int | str | None = None
     image_disk: int | str | None = None
@@ -77,14 +80,13 @@ class FitOptions:
         if not self.data:
             raise UsageError("Say what to learn from: a folder, a manifest or an embedded task.")
         source, data = locate(self.data)
-        if self.template is not None:
-            check_template(self.template)
-            data["template"] = self.template
+        words = self._words()
+        data |= data_options(words)
         if not self.full_size:
             data["reduced"] = True
         overrides = self._overrides()
         recipe = overrides.applied(self._recipe(device))
-        self._check_used(overrides, recipe)
+        self._check_used(overrides, recipe, words)
         setting = (self.setting or "all_to_all").replace("-", "_")
         chosen = self._given("seed", "backbone", "revision", "fewshot")
         values = {**chosen, "source": source, "data": data, "setting": setting}
@@ -149,15 +151,20 @@ class FitOptions:
                 "leave out one."
             )
 
-    def _check_used(self, overrides: Overrides, recipe: Recipe) -> None:
+    def _words(self) -> str | Words | None:
+        return chosen_words(template_list(self.template), self.templates, self.descriptions)
+
+    def _check_used(self, overrides: Overrides, recipe: Recipe, words: str | Words | None) -> None:
         """Refuses what would change nothing. A grid's options are for many methods, a fit's for
         one."""
         first = recipe.stages[0].method
-        if self.template is not None and not get_method(first).uses_template:
+        if isinstance(words, str) and not get_method(first).uses_template:
             raise UsageError(
                 f"{first} learns the words around the class name and reads no template; it starts "
                 "from its own phrase (shotfit list-methods, docs/papers.md)."
             )
+        if isinstance(words, Words):
+            get_method(first).check_words(words)
         if len(recipe.stages) == 2:
             return
         idle = [key for key in overrides.options if key.startswith("linear.")]

@@ -7,10 +7,10 @@ from pathlib import Path
 from shotfit.config import from_dict
 from shotfit.data.inputs import SourceOptions, known_names, locate, locate_name
 from shotfit.data.sources.demo import list_tasks
-from shotfit.data.template import check_template
+from shotfit.data.template import Words, check_template, data_options
 from shotfit.errors import UsageError, unknown_name
 from shotfit.experiment import Experiment
-from shotfit.methods import published_names
+from shotfit.methods import get_method, published_names
 from shotfit.recipe import Overrides, named_recipe
 
 SUITE = "suite"
@@ -30,7 +30,7 @@ def expand(
     seeds: Sequence[int] = (1,),
     settings: Sequence[str] = ("base_to_novel",),
     overrides: Overrides | None = None,
-    template: str | None = None,
+    template: str | Words | None = None,
     fewshot: str | None = None,
     imbalance: float = 1.0,
     wrong_labels: float = 0.0,
@@ -40,7 +40,7 @@ def expand(
 
     Methods are named as `shotfit.recipe.named_recipe` has them ("2sfs", "2sfs:lora", "coop"), or
     all of them by "every"; datasets as `find_datasets`. `template` is the prompt of every dataset
-    ("specific" for the benchmarks' own); `fewshot`, `imbalance`, `wrong_labels` and
+    ("specific" for the benchmarks' own), or several; `fewshot`, `imbalance`, `wrong_labels` and
     `transfer` are those of `Experiment`.
 
     Raises:
@@ -62,6 +62,9 @@ def expand(
         name for method in methods for name in (published_names() if method == EVERY else [method])
     ]
     recipes = [changes.applied(named_recipe(word)) for word in words]
+    if isinstance(template, Words):
+        for recipe in recipes:
+            get_method(recipe.stages[0].method).check_words(template)
     sources = [source for dataset in datasets for source in find_datasets(dataset)]
     experiments: dict[str, Experiment] = {}
     for backbone, seed, (source, data), count, setting, recipe in itertools.product(
@@ -70,7 +73,7 @@ def expand(
         _check_template(template, source)
         values = {
             "source": source,
-            "data": data if template is None else {**data, "template": template},
+            "data": {**data, **data_options(template)},
             "fewshot": fewshot,
             "imbalance": imbalance,
             "wrong_labels": wrong_labels,
@@ -86,8 +89,9 @@ def expand(
     return tuple(experiments.values())
 
 
-def _check_template(template: str | None, source: str) -> None:
-    if template is not None and not (source == "coop" and template in ("generic", "specific")):
+def _check_template(template: str | Words | None, source: str) -> None:
+    own = source == "coop" and template in ("generic", "specific")
+    if isinstance(template, str) and not own:
         check_template(template)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from shotfit.data.dataset import Dataset, Example, Split
 from shotfit.data.names import check_names
-from shotfit.data.template import check_template
+from shotfit.data.template import Words, check_template
 from shotfit.errors import DataError
 
 
@@ -21,7 +21,8 @@ def check_split(split: Split) -> None:
         UsageError: for a template without a place for the name.
     """
     check_names(split.classnames)
-    check_template(split.template)
+    for template in Words.of(split.template).templates:
+        check_template(template)
     doubled = sorted({name for name in split.classnames if split.classnames.count(name) > 1})
     if doubled:
         warnings.warn(

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from shotfit.data.template import TEMPLATE
+from shotfit.data.template import TEMPLATE, Words
 
 if TYPE_CHECKING:  # its module loads numpy, which lists of images do without
     from shotfit.data.images import ImageSource
@@ -34,13 +34,13 @@ class Split:
     """Labelled images with the names of their classes: `classnames[example.label]`.
 
     The support set of a run and its test sets are splits. `template` turns a class name into a
-    prompt. `reduced` images are learned from at the nearest sufficient reduction of their size
-    (`DecodedImages`); the test-time transform always sees all of them.
+    prompt, or several (`Words`). `reduced` images are learned from at the nearest sufficient
+    reduction of their size (`DecodedImages`); the test-time transform always sees all of them.
     """
 
     classnames: tuple[str, ...]
     examples: tuple[Example, ...]
-    template: str = TEMPLATE
+    template: str | Words = TEMPLATE
     reduced: bool = field(default=False, kw_only=True)
 
     @property
@@ -58,7 +58,7 @@ class Dataset:
     train: tuple[Example, ...]
     val: tuple[Example, ...] = ()
     test: tuple[Example, ...] = ()
-    template: str = TEMPLATE
+    template: str | Words = TEMPLATE
     reduced: bool = field(default=False, kw_only=True)
 
 

@@ -10,6 +10,7 @@ from shotfit.data.python_data import Naming, labelled_images
 from shotfit.data.sources import load_dataset
 from shotfit.data.sources.demo import is_task, list_tasks
 from shotfit.data.sources.imagenet_variants import list_variants
+from shotfit.data.template import Words
 from shotfit.errors import DataError, UsageError
 
 SourceOptions = tuple[str, dict[str, Any]]
@@ -64,6 +65,8 @@ def place_of(data: Any, dataset: Dataset) -> SourceOptions:
     no source and the dataset's name."""
     given = isinstance(data, str | Path)
     source, options = locate(str(data)) if given else ("", {"name": dataset.name})
+    if isinstance(dataset.template, Words):
+        options = {**options, "words": dataset.template.plain()}
     return source, {**options, "reduced": True} if dataset.reduced else options
 
 

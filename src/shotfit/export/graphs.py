@@ -71,8 +71,10 @@ class TextGraph(nn.Module):
         def traced(texts: Sequence[str], *rest: Any, **more: Any) -> Tensor:
             if texts[0] not in self.prompts:
                 return encode(texts, *rest, **more)
-            place = self.prompts.index(texts[0])
-            return backbone.text(backbone.text.traced(ids[place], ends[place]), *rest, **more)
+            places = [self.prompts.index(text) for text in texts]
+            layouts = [backbone.text.traced(ids[place], ends[place]) for place in places]
+            embeds = [backbone.text(layout, *rest, **more) for layout in layouts]
+            return embeds[0] if len(embeds) == 1 else torch.cat(embeds, dim=-2)
 
         with _instead(backbone, traced):
             return self._row()

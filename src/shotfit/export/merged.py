@@ -26,6 +26,8 @@ class MergedExport:
 
     folder: Path
     template: str
+    several: bool
+    """Whether names were embedded by more than this template."""
     difference: float
 
 
@@ -52,7 +54,7 @@ def export_merged(
     difference = check_embeddings(method, found.backbone.to(method.backbone.device))
     with exported_folder(folder, overwrite=overwrite) as made:
         _write(found, made)
-    return MergedExport(folder, method.template, difference)
+    return MergedExport(folder, method.template, method.words.several, difference)
 
 
 def _write(found: Pretrained, folder: Path) -> None:

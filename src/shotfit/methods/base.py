@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from shotfit.backbone import Backbone
 from shotfit.data.prefetch import Batch
 from shotfit.data.support_set import SupportSet
-from shotfit.data.template import TEMPLATE
+from shotfit.data.template import TEMPLATE, Words
 from shotfit.errors import UsageError
 from shotfit.layers.ensembles import mean_embeddings
 from shotfit.methods.published import TaskFacts, TrainConfig
@@ -73,6 +73,8 @@ class Method(nn.Module):
     additive_loss: ClassVar[bool] = True
     # The prompt is the task's template; methods that learn it start from a phrase of their own.
     uses_template: ClassVar[bool] = True
+    # A class may be the mean of several texts; other methods need the one template.
+    uses_words: ClassVar[bool] = True
     # The images on which a method chooses what training leaves open: an epoch, a weight. On an
     # instance, after `finish`: those that were in fact used, which may be fewer.
     selects_on: SelectsOn = "nothing"
@@ -85,10 +87,12 @@ class Method(nn.Module):
         self,
         backbone: Backbone,
         config=None,
-        template: str = TEMPLATE,
+        template: str | Words = TEMPLATE,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
+        self.words = Words.of(template)
+        self.check_words(self.words)
         if backbone.family not in self.families:
             raise UsageError(
                 f"{type(self).__name__} works with {' and '.join(self.families)} models only; "
@@ -96,7 +100,7 @@ class Method(nn.Module):
             )
         self.backbone = backbone
         self.config = config if config is not None else self.Config()
-        self.template = template
+        self.template = self.words.templates[0]
         self.generator = generator or torch.Generator().manual_seed(0)
         # Names of the classes it was trained on; what is learnt per class goes by them. Set by
         # `setup` and `restore`, and nowhere else.
@@ -124,6 +128,8 @@ class Method(nn.Module):
         Raises:
             UsageError: for an unseen name, by methods with `open_vocabulary` False.
         """
+        if self.words.several:
+            return self.class_embeddings(names, self.prompt_ensemble(names, ()))
         texts = [self.class_text(name) for name in names]
         weight = F.normalize(self.backbone.encode_text(texts), dim=-1)
         return self.class_embeddings(names, weight)
@@ -182,6 +188,20 @@ class Method(nn.Module):
 
     # What follows is shared by methods and not meant to be overridden.
 
+    @classmethod
+    def check_words(cls, words: Words) -> None:
+        """Refuses several texts of a class where one is needed.
+
+        Raises:
+            UsageError: by methods that read no template, or a single one.
+        """
+        if words.several and not (cls.uses_words and cls.uses_template):
+            takes = "a single template" if cls.uses_template else "no template"
+            raise UsageError(
+                f"{cls.__name__} reads {takes}, so that several templates or descriptions have no "
+                "effect on it; 2sfs, lora, bitfit and zero_shot take them, for instance."
+            )
+
     @property
     def crops(self) -> tuple[float, float]:
         """Bounds of the training crops: the method's, within what the backbone asks for."""
@@ -198,8 +218,14 @@ class Method(nn.Module):
     ) -> Tensor:
         """Class embeddings (names, dim) of unit norm: the mean direction of a name in `templates`,
         the task's own if there are none (Radford et al., ICML 2021, section 3.1.4); without `unit`
-        the direction of the mean of the embeddings as they are."""
+        the direction of the mean of the embeddings as they are. The task's `Words` come before
+        either."""
         plain = [name.replace("_", " ") for name in names]
+        if self.words.several:
+            texts = [self.words.texts(name) for name in plain]
+            embeds = self.backbone.encode_text([text for own in texts for text in own])
+            parts = F.normalize(embeds, dim=-1).split([len(own) for own in texts])
+            return F.normalize(torch.stack([part.mean(dim=0) for part in parts]), dim=-1)
         chosen = templates or (self.template,)
         embeds = mean_embeddings(self.backbone.encode_text, plain, chosen, unit=unit)
         return F.normalize(embeds, dim=-1)

@@ -57,6 +57,7 @@ class CLAP(Method):
     """CLAP and ZS-LP (see the module's docstring)."""
 
     Config = CLAPConfig
+    uses_words = False
     first_fraction = None
 
     @torch.no_grad()

@@ -53,7 +53,7 @@ class LinearClassifier(Method):
         # Not `Method.__init__`: the backbone stays the wrapped method's own, saved once.
         nn.Module.__init__(self)
         self.config = config or LinearConfig()
-        self.template = inner.template
+        self.words, self.template = inner.words, inner.template
         self.generator = inner.generator
         self.trained_names = ()
         if not inner.open_vocabulary:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from shotfit.config import digest
 from shotfit.errors import DataError, UsageError, unknown_name
 from shotfit.methods import PublishedName, list_methods, method_key, published_name
 from shotfit.paper import BACKBONES
@@ -78,7 +79,7 @@ def run_of(record: Record) -> Run:
         experiment, recipe = record.experiment, record.experiment["recipe"]
         data = dict(experiment["data"])
         data.pop("name", None)
-        template = data.pop("template", None)
+        template, words = data.pop("template", None), data.pop("words", None)
         trained = record.cost.get("iterations", 1) > 0
         return Run(
             id=record.id,
@@ -86,7 +87,7 @@ def run_of(record: Record) -> Run:
             dataset=record.dataset,
             seed=int(experiment["seed"]),
             table=(*_table_facts(experiment), *sorted((k, str(v)) for k, v in data.items())),
-            variant=tuple(_variant(recipe, template, trained).items()),
+            variant=tuple(_variant(recipe, template, words, trained).items()),
             metrics=record.metrics,
             iters_per_shot=_iters_per_shot(recipe) if trained else None,
             trained=trained,
@@ -271,12 +272,18 @@ def _iters_per_shot(recipe: Mapping[str, Any]) -> int | None:
     return recipe["iters_per_shot"] if budgeted else None
 
 
-def _variant(recipe: Mapping[str, Any], template: str | None, trained: bool) -> dict[str, Any]:
+def _variant(
+    recipe: Mapping[str, Any], template: str | None, words: Mapping[str, Any] | None, trained: bool
+) -> dict[str, Any]:
     """Everything that is not as published. What a recipe does not use cannot set it apart."""
     stages = recipe["stages"]
     variant: dict[str, Any] = {}
     if template is not None and template not in GENERIC_TEMPLATES:
         variant["template"] = template
+    if words is not None:
+        # Six digits tell two sets of as many templates apart.
+        count = len(words["templates"])
+        variant["words"] = f"{count} templates {digest(words, 6)}"
     if trained:
         if recipe["budget"] != "published":
             variant["budget"] = recipe["budget"]

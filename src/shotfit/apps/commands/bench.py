@@ -5,8 +5,9 @@ from typing import Annotated, ClassVar
 
 import typer
 
-from shotfit.apps import options
+from shotfit.apps import options, words
 from shotfit.apps.arguments import ListCommand
+from shotfit.errors import UsageError
 
 EXAMPLES = (
     "shotfit bench --methods 2sfs lora --datasets animals food --shots 4 --seeds 1 2 3",
@@ -15,9 +16,10 @@ EXAMPLES = (
 
 
 class BenchCommand(ListCommand):
-    """`--ray` alone means Ray on this machine."""
+    """`--ray` alone means Ray on this machine; a template may hold commas."""
 
     implied: ClassVar = {"--ray": "local"}
+    whole: ClassVar = ("--template",)
 
 
 command_class = BenchCommand
@@ -61,12 +63,14 @@ def bench(
         ),
     ] = None,
     template: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             help='Prompt with {} for the name; "specific" for a benchmark\'s own. Methods that '
-            "learn the prompt read none."
+            "learn the prompt read none. Given several times, the mean of them."
         ),
     ] = None,
+    templates: words.Templates = None,
+    descriptions: words.Descriptions = None,
     fewshot: options.FewShot = None,
     imbalance: Annotated[
         float,
@@ -120,6 +124,10 @@ def bench(
     from shotfit.bench.grid import SUITE, expand
     from shotfit.recipe import Overrides
 
+    named = template in (["generic"], ["specific"])
+    if named and (templates is not None or descriptions is not None):
+        raise UsageError(f"--template {template[0]} is the whole prompt: give no other words.")
+    asked = template[0] if named else words.chosen_words(template or (), templates, descriptions)
     given = {"iters_per_shot": iters_per_shot, "first_fraction": first_fraction, "budget": budget}
     experiments = expand(
         methods or ["2sfs"],
@@ -132,7 +140,7 @@ def bench(
             {key: value for key, value in given.items() if value is not None},
             options.parse_pairs(option),
         ),
-        template=template,
+        template=asked,
         fewshot=fewshot,
         imbalance=imbalance,
         wrong_labels=wrong_labels,

@@ -88,6 +88,8 @@ def merged(
     found = export_merged(classifier, out, overwrite=overwrite)
     print(f"{found.folder}: unit embeddings lie within {found.difference:.1e} of the classifier's.")
     print(f"Its names were trained in hypothesis_template={found.template!r}.")
+    if found.several:
+        print("Others were averaged with it, which a plain model has no place for.")
 
 
 @app.command()

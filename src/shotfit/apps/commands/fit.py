@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from shotfit.apps import options
+from shotfit.apps import options, words
 from shotfit.errors import UsageError
 
 EXAMPLES = (
@@ -103,8 +103,14 @@ def fit(
         typer.Option("--keep-predictions", help="Save the test images' answers and logits too."),
     ] = False,
     template: Annotated[
-        str | None, typer.Option(help='Prompt with {} for the name. ["a photo of a {}."]')
+        list[str] | None,
+        typer.Option(
+            help='Prompt with {} for the name; given several times, their mean. ["a photo of a '
+            '{}."]'
+        ),
     ] = None,
+    templates: words.Templates = None,
+    descriptions: words.Descriptions = None,
     fewshot: options.FewShot = None,
     image_memory: Annotated[
         str | None,
@@ -185,6 +191,8 @@ def fit(
         compile=compile,
         deterministic=deterministic,
         template=template,
+        templates=templates,
+        descriptions=descriptions,
         fewshot=fewshot,
         image_memory=image_memory,
         image_disk=image_disk,

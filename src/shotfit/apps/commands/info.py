@@ -19,7 +19,9 @@ def info(
     as_json: options.Json = False,
 ) -> None:
     """What a saved classifier is; its files are checked against their hashes."""
-    from shotfit.saved_settings import read_settings
+    from shotfit.apps.words import words_lines
+    from shotfit.data.template import Words
+    from shotfit.saved_settings import read_settings, words_of
     from shotfit.saving import is_unfinished, read_provenance
     from shotfit.system.terminal import printable
 
@@ -39,6 +41,10 @@ def info(
     print(f"shots      {experiment['shots'] or 'all images'}, seed {experiment['seed']}")
     print(f"scores     {_rule(settings.get('assessment'))}")
     print(f"tensors    {size:,} bytes, unaltered")
+    embedded_by = words_of(settings)
+    if isinstance(embedded_by, Words):
+        for number, line in enumerate(words_lines(embedded_by)):
+            print(f"{'' if number else 'words':10} {line}")
     added = sum(place >= len(settings["trained_names"]) for place in settings["kept"])
     print(f"classes    {len(classes)} ({added} added later): {', '.join(classes)}")
     options.show_metrics(settings["metrics"])

@@ -7,6 +7,7 @@ import pkgutil
 from typing import Any
 
 from shotfit.data.dataset import Dataset
+from shotfit.data.template import Words
 from shotfit.errors import UsageError, unknown_name
 
 Survey = tuple[Dataset, tuple[str, ...]]
@@ -42,7 +43,8 @@ def load_dataset(source: str, *, root: str | None = None, **options: Any) -> Dat
 
     With the option `reduced=True`, whatever the source, images are learned from at the nearest
     sufficient reduction of their size. It is an option of the data, so that it counts in a run's
-    identity where it is used.
+    identity where it is used. So are its `words` (`Words.plain`), which take the place of the
+    template.
 
     Raises:
         UsageError: for an unknown source or option.
@@ -50,7 +52,7 @@ def load_dataset(source: str, *, root: str | None = None, **options: Any) -> Dat
     """
     if source not in list_sources():
         raise unknown_name("dataset source", source, list_sources())
-    reduced = options.pop("reduced", False)
+    reduced, words = options.pop("reduced", False), options.pop("words", None)
     load = importlib.import_module(f"{__name__}.{source}").load
     known = inspect.signature(load).parameters
     if "root" in known:
@@ -66,4 +68,6 @@ def load_dataset(source: str, *, root: str | None = None, **options: Any) -> Dat
     if missing:
         raise UsageError(f"The {source} source needs {', '.join(missing)}.")
     dataset = load(**options)
+    if words is not None:
+        dataset = dataclasses.replace(dataset, template=Words.from_plain(words))
     return dataclasses.replace(dataset, reduced=True) if reduced else dataset

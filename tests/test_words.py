@@ -118,6 +118,7 @@ def test_both_stages_and_what_is_saved(checkpoint, tmp_path):
     )
     found = fitted.evaluate(data)
     alone = plain.evaluate(data)
+    assert found.zero_shot_accuracy is not None
     assert found.zero_shot_accuracy.percent == pytest.approx(alone.accuracy.percent)
 
 

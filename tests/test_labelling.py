@@ -10,25 +10,29 @@ from shotfit.labelling import next_to_label
 from shotfit.untrained import untrained
 
 EAST, NORTH = (1.0, 0.0), (0.0, 1.0)
-NONE = np.empty((0, 2))
+NONE = np.empty((0, 2), np.float32)
+
+
+def array(rows):
+    return np.array(rows, np.float32)
 
 
 def test_margins_by_value():
-    rows = np.array([[0.5, 0.3, 0.2], [0.1, 0.1, 0.8], [0.4, 0.4, 0.2]])
+    rows = array([[0.5, 0.3, 0.2], [0.1, 0.1, 0.8], [0.4, 0.4, 0.2]])
     assert margins(rows) == pytest.approx([0.2, 0.7, 0.0])
-    assert margins(np.ones((2, 1))) == pytest.approx([1, 1])
+    assert margins(np.ones((2, 1), np.float32)) == pytest.approx([1, 1])
 
 
 def test_the_least_certain_come_first_and_copies_do_not():
-    certain = np.array([0.01, 0.02, 0.03, 0.9, 0.95])
+    certain = array([0.01, 0.02, 0.03, 0.9, 0.95])
     probabilities = np.stack([(1 + certain) / 2, (1 - certain) / 2], axis=1)
-    embeds = np.array([EAST, EAST, NORTH, NORTH, NORTH])
+    embeds = array([EAST, EAST, NORTH, NORTH, NORTH])
     # Four are on the short list of two: the least certain, then the one that is unlike it.
     assert next_batch(probabilities, embeds, NONE, 2).tolist() == [0, 2]
     # What is like a labelled image comes last.
-    assert next_batch(probabilities, embeds, np.array([EAST]), 2).tolist() == [2, 0]
+    assert next_batch(probabilities, embeds, array([EAST]), 2).tolist() == [2, 0]
     # A certain one is not on the list, however different.
-    embeds = np.array([EAST, EAST, EAST, EAST, NORTH])
+    embeds = array([EAST, EAST, EAST, EAST, NORTH])
     assert 4 not in next_batch(probabilities, embeds, NONE, 2)
     assert sorted(next_batch(probabilities, embeds, NONE, 9)) == [0, 1, 2, 3, 4]
 

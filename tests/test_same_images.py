@@ -7,6 +7,7 @@ import os
 import numpy as np
 import pytest
 from conftest import shapes_dataset
+from example_images import picture
 from PIL import Image
 
 from shotfit.bench.ablation import load_or_measure_gain
@@ -31,7 +32,7 @@ def photos(tmp_path):
     for example in (*dataset.train, *dataset.test):
         path = folder / example.key
         path.parent.mkdir(parents=True, exist_ok=True)
-        example.image.save(path, format="BMP")
+        picture(example).save(path, format="BMP")
     return folder
 
 
@@ -113,6 +114,7 @@ def test_records_from_before_contents_were_noted_count_as_done(photos, experimen
 def test_images_that_are_not_here_are_no_reason_to_run_again(photos, experiment):
     content = current_content(experiment)
     photos.rename(photos.parent / "unplugged")
+    assert content is not None
     assert current_content(experiment) is None and is_current(experiment, content)
 
 

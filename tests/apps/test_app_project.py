@@ -43,14 +43,19 @@ def icons(name, part="train", count=2):
 
 
 @pytest.fixture(scope="module")
-def fitted(tmp_path_factory):
+def updates():
+    """What the fit of `fitted` has told of its updates."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory, updates):
     """A project of icons whose classifier has trained classes and one name."""
     project = Project(tmp_path_factory.mktemp("fitted") / "animals")
     for name in SHOWN:
         project.add_pictures(name, icons(name))
     project.add_class(NAMED)
-    project.updates = []
-    project.fit(preset="fast", observe=project.updates.append)
+    project.fit(preset="fast", observe=updates.append)
     return project
 
 
@@ -115,10 +120,10 @@ def test_limits_are_told_in_sentences(checkpoint, tmp_path):
         project.add_class("a\x1b[31mb")
 
 
-def test_the_curve_of_a_fit(fitted):
-    stages = [update.stage for update in fitted.updates]
+def test_the_curve_of_a_fit(fitted, updates):
+    stages = [update.stage for update in updates]
     assert sorted(set(stages)) == [0, 1] and stages == sorted(stages)
-    last = fitted.updates[-1]
+    last = updates[-1]
     assert last.iteration == last.total and last.loss >= 0 and 0 <= last.accuracy <= 100
     assert fitted.classifier.method.trained_names == SHOWN
     assert fitted.classifier.classes == (*SHOWN, NAMED)

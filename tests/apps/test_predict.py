@@ -326,7 +326,9 @@ def test_rows_of_images_that_were_exchanged_are_answered_again(
     partial = tmp_path / f"rows.{suffix}.partial"
     rows = read(partial)
     assert len(rows) == 12 and len({row["content"] for row in rows}) == 12
-    first, second = list_images(images)[6:8]
+    listed = list_images(images)
+    assert listed is not None
+    first, second = listed[6:8]
     facts, pixels = os.stat(second), Path(second).read_bytes()
     Path(second).write_bytes(Path(first).read_bytes()[: len(pixels)].ljust(len(pixels)))
     os.utime(second, ns=(facts.st_atime_ns, facts.st_mtime_ns))

@@ -100,6 +100,9 @@ OUTSIDE = {
     "filelock": "system",
     "ray": "system",
     "matplotlib": "report apps",
+    "tensorboard": "observers",
+    "wandb": "observers",
+    "mlflow": "observers",
     "rich": "observers report apps",
     "typer": "apps",
 }

@@ -5,7 +5,9 @@ import math
 import shlex
 import signal
 import sys
+import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -31,6 +33,8 @@ from shotfit.methods.base import Method
 from shotfit.observers.counting import counting
 from shotfit.observers.profiling import Profile
 from shotfit.observers.progress import fit_progress, show_note, show_plan
+from shotfit.observers.trackers import TrackerName
+from shotfit.observers.tracking import Tracker, observe
 from shotfit.records import Record
 from shotfit.saving import EVALUATION, PREDICTIONS, check_target
 from shotfit.shots_assessment import Inspection
@@ -119,6 +123,7 @@ def fit_and_save(
     root: str | None,
     quiet: bool,
     profile: bool = False,
+    tracker: Tracker | None = None,
     keep_predictions: bool = False,
     on_interrupt: Literal["keep", "discard"] | None = None,
     published_scores: bool = False,
@@ -167,6 +172,8 @@ def fit_and_save(
     task = task_of(experiment, dataset, root)
     inspection = Inspection(experiment.recipe, task_facts(task), experiment.seed)
     recording, hashes = Profile(stages) if profile else None, ImageHashes()
+    if tracker is not None:
+        tracker.config(to_dict(experiment))
     with (
         determinism(deterministic),
         noticed_interrupt(signal.SIGINT, signal.SIGTERM) as interrupt,
@@ -178,7 +185,7 @@ def fit_and_save(
             dataset=dataset,
             root=root,
             backbone=backbone,
-            observe=_both(progress.observe, recording, interrupt),
+            observe=_all(interrupt, progress.observe, recording, tracker),
             announce=progress.announce,
             inspect=None if published_scores else inspection,
             interrupted=lambda: interrupt.pressed,
@@ -209,12 +216,28 @@ def fit_and_save(
         evaluation = _measured(classifier, dataset, quiet)
     if evaluation is not None:
         record = classifier.note(record, evaluation)
+        if tracker is not None:
+            tracker.metrics(record.metrics)
         classifier.save_pretrained(out)
         text = json.dumps(evaluation.plain(), indent=1, ensure_ascii=False) + "\n"
         (folder / EVALUATION).write_text(text, encoding="utf-8")
         if keep_predictions:
             write_predictions(evaluation, folder / PREDICTIONS)
     return Fit(to_dict(record), folder, evaluation, recording, classifier.expected, skipped)
+
+
+def observing(
+    tracker: TrackerName | None, folder: Path, out: Path
+) -> AbstractContextManager[Tracker | None]:
+    """A run of a tracker, called after the folder and the time, or nothing.
+
+    Raises:
+        UsageError: when the tracker's package is not installed.
+    """
+    if tracker is None:
+        return nullcontext()
+    name = f"{out.resolve().name}-{time.strftime('%Y-%m-%d-%H%M%S')}"
+    return observe(tracker, folder=folder, name=name)
 
 
 def show_fit(found: Fit, timing: Timing | None) -> None:
@@ -269,11 +292,12 @@ def _keeps(on_interrupt: Literal["keep", "discard"] | None, record: Record) -> b
     return not sys.stdin.readline().strip().lower().startswith("n")
 
 
-def _both(progress: Observe, recording: Profile | None, interrupt: Interrupt) -> Observe:
-    def observe(method: Method, stage: int, step: TrainStep) -> None:
-        interrupt.armed = True
-        if recording is not None:
-            recording(method, stage, step)
-        progress(method, stage, step)
+def _all(interrupt: Interrupt, *observers: Observe | None) -> Observe:
+    watching = [observer for observer in observers if observer is not None]
 
-    return observe
+    def each(method: Method, stage: int, step: TrainStep) -> None:
+        interrupt.armed = True
+        for observer in watching:
+            observer(method, stage, step)
+
+    return each

@@ -98,6 +98,16 @@ def fit(
         Path | None,
         typer.Option(help="Save the profile as a JSON trace (chrome://tracing, Perfetto)."),
     ] = None,
+    observe: Annotated[
+        Literal["tensorboard", "wandb", "mlflow", "trackio"] | None,
+        typer.Option(
+            help="Write the run's curves, config and metrics for a tracker, on this machine "
+            "(docs/observing.md)."
+        ),
+    ] = None,
+    observe_in: Annotated[Path, typer.Option(help="Folder for what --observe writes.")] = Path(
+        "runs"
+    ),
     keep_predictions: Annotated[
         bool,
         typer.Option("--keep-predictions", help="Save the test images' answers and logits too."),
@@ -206,7 +216,7 @@ def fit(
         chosen = FitOptions.resumed(out, chosen)
     if trace is not None and not trace.parent.is_dir():
         raise UsageError(f"There is no folder {trace.parent} for the trace.")
-    from shotfit.apps.fit import Keeping, Timing, fit_and_save, show_fit
+    from shotfit.apps.fit import Keeping, Timing, fit_and_save, observing, show_fit
 
     timing = None
     if not resume and (chosen.preset is not None or chosen.minutes is not None):
@@ -220,24 +230,26 @@ def fit(
     keeping = None
     if checkpoint_every or resume:
         keeping = Keeping(lambda: asked().as_given(), checkpoint_every or math.inf, resume)
-    found = fit_and_save(
-        chosen.experiment(device),
-        out,
-        timing=timing,
-        keeping=keeping,
-        loading=chosen.loading(),
-        deterministic=bool(chosen.deterministic),
-        skip_broken=bool(chosen.skip_broken),
-        device=device,
-        root=root,
-        quiet=quiet,
-        profile=profile or trace is not None,
-        keep_predictions=keep_predictions,
-        on_interrupt=on_interrupt,
-        published_scores=bool(chosen.published_scores),
-        # What is there was to be replaced by the fit that goes on.
-        overwrite=overwrite or resume,
-    )
+    with observing(observe, observe_in, out) as tracker:
+        found = fit_and_save(
+            chosen.experiment(device),
+            out,
+            timing=timing,
+            keeping=keeping,
+            loading=chosen.loading(),
+            deterministic=bool(chosen.deterministic),
+            skip_broken=bool(chosen.skip_broken),
+            device=device,
+            root=root,
+            quiet=quiet,
+            profile=profile or trace is not None,
+            tracker=tracker,
+            keep_predictions=keep_predictions,
+            on_interrupt=on_interrupt,
+            published_scores=bool(chosen.published_scores),
+            # What is there was to be replaced by the fit that goes on.
+            overwrite=overwrite or resume,
+        )
     asked().save(found.folder / "config.yaml")
     if as_json:
         plain = {"folder": str(found.folder), "record": found.record}

@@ -8,6 +8,8 @@
 #                   make bench-speed ARGS=--table writes docs/performance.md (ARGS=--help: the cases)
 # make suite   run what is missing of the README's table (about an hour on two cores), then make docs
 # make comparison    run what is missing of the table of all methods (five hours of one core)
+# make release-check   everything that must hold before a release: versions, contents of the wheel, and
+#                 that it works with its declared packages alone
 # make docs    write tables, pages and the demo picture anew from the records in results/
 SHELL := /bin/bash
 SOURCE := $(abspath $(dir $(lastword $(MAKEFILE_LIST))))
@@ -163,3 +165,8 @@ docs: setup
 bench-export: setup
 	@cd "$(SOURCE)" && "$(BIN)/python" benchmarks/exported.py
 	@cd "$(SOURCE)" && "$(BIN)/python" benchmarks/exported.py --write docs/export.md
+
+# Some minutes; nothing is downloaded.
+.PHONY: release-check
+release-check: setup
+	@$(RUN) "$(BIN)/python" checks/release.py $(ARGS)

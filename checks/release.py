@@ -1,0 +1,270 @@
+"""The release checklist: does the wheel hold what it must, and work with what it declares alone?
+
+    python checks/release.py                              # every point, some minutes
+    python checks/release.py --write docs/installing.md   # what an installation weighs
+
+The wheel and the source archive are built from this checkout with `python -m build`. The wheel is
+then installed in a fresh environment that has the packages it declares and theirs, and no other:
+they are linked from the environment that runs this, so that nothing is downloaded. There it runs
+outside the checkout: a fit and a run with the embedded model, and each thing that needs an extra,
+which must say so. The exit code is 1 if a point fails.
+"""
+
+import argparse
+import importlib.metadata
+import re
+import subprocess
+import sys
+import tempfile
+import venv
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from shotfit import __version__
+
+ROOT = Path(__file__).parent.parent
+MARKS = "<!-- sizes -->", "<!-- /sizes -->"
+LIMIT = 25_000_000
+"""Bytes that the wheel may have at most."""
+CONTENTS = (
+    "shotfit/py.typed",
+    "shotfit/assets/iconclip/model.safetensors",
+    "shotfit/assets/iconclip/NOTICE",
+    "shotfit/assets/suite/NOTICE",
+    "licenses/LICENSE",
+)
+"""What the wheel must hold: ends of names."""
+JOBS = (
+    "--version",
+    "list-methods",
+    "fit digits --shots 1 --iters-per-shot 2 --out {work}/model -q",
+    "fit digits --shots 1 --method layernorm -o training.iterations=1 --out {work}/tuned -q",
+    "info {work}/model",
+    "bench --datasets digits --methods zero_shot --results {work}/records -q",
+)
+"""Commands that need no extra."""
+EXTRAS = {
+    "plots": "plot ranking --results {work}/records --out {work}/ranking.png",
+    "tensorboard": "fit digits --observe tensorboard --out {work}/other",
+    "onnx": "export onnx {work}/model {work}/onnx",
+    "peft": "export peft {work}/tuned {work}/peft",
+    "serve": "serve {work}/model",
+    "bench": "bench --datasets digits --methods 2sfs --ray --results {work}/records",
+}
+"""A command, after those, that needs an extra, and must name it where it is missing."""
+
+
+@dataclass(frozen=True)
+class Built:
+    """What `python -m build` has made."""
+
+    wheel: Path
+    archive: Path
+
+
+def main() -> int:
+    """Parses the command line; how many points fail."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--write", type=Path, help="the page that has the sizes")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        built = build(Path(folder) / "dist")
+        if given.write is not None:
+            write_sizes(given.write, built)
+            return 0
+        return checklist(built, Path(folder))
+
+
+def checklist(built: Built, folder: Path) -> int:
+    """Every point of a release, in order; how many fail."""
+    points: dict[str, Callable[[], list[str]]] = {
+        "one version everywhere": lambda: versions(ROOT),
+        "nothing uncommitted": uncommitted,
+        "the wheel holds what it must and nothing else": lambda: contents(built.wheel),
+        "it runs with its declared packages alone": lambda: alone(built.wheel, folder),
+    }
+    failed = 0
+    for name, check in points.items():
+        found = check()
+        print(f"{'FAILED' if found else 'ok':6}  {name}", flush=True)
+        for line in found:
+            print(f"        {line}")
+        failed += bool(found)
+    for path in (built.wheel, built.archive):
+        print(f"        {path.name}: {path.stat().st_size / 1e6:.1f} MB")
+    return failed
+
+
+def build(out: Path) -> Built:
+    """The wheel and the source archive of this checkout."""
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(ROOT)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"python -m build failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    (wheel,), (archive,) = out.glob("*.whl"), out.glob("*.tar.gz")
+    return Built(wheel, archive)
+
+
+def versions(root: Path) -> list[str]:
+    """Where another version stands than in the package, and a change log with loose ends."""
+    citation = re.search(r"^version: (.*)$", (root / "CITATION.cff").read_text(), re.MULTILINE)
+    changes = (root / "CHANGELOG.md").read_text(encoding="utf-8")
+    title = next(line for line in changes.splitlines() if line.startswith("## "))
+    found = []
+    if citation is None or citation.group(1) != __version__:
+        found.append(f"CITATION.cff has another version than {__version__}")
+    if not re.fullmatch(rf"## {re.escape(__version__)} \(\d{{4}}-\d\d-\d\d\)", title):
+        found.append(f"CHANGELOG.md begins with {title!r}, not with {__version__} and its date")
+    return found
+
+
+def uncommitted() -> list[str]:
+    """Files that a tag of this checkout would not have."""
+    command = ["git", "-C", str(ROOT), "status", "--porcelain"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+
+
+def contents(wheel: Path) -> list[str]:
+    """What is missing in a wheel, and what does not belong there."""
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    found = [f"{end} is missing" for end in CONTENTS if not any(n.endswith(end) for n in names)]
+    for name in names:
+        if not name.startswith(("shotfit/", f"shotfit-{__version__}.dist-info/")):
+            found.append(f"{name} is not ours to install")
+        if name.endswith((".pyc", ".pkl", ".pt", ".orig")):
+            found.append(f"{name} does not belong into a wheel")
+    if wheel.stat().st_size > LIMIT:
+        found.append(f"it has {wheel.stat().st_size:,} bytes; {LIMIT:,} are the limit")
+    return found
+
+
+def alone(
+    wheel: Path,
+    folder: Path,
+    jobs: Sequence[str] = JOBS,
+    extras: Mapping[str, str] = EXTRAS,
+) -> list[str]:
+    """What does not work in an environment of the wheel and its declared packages."""
+    fresh, work = environment(wheel, folder / "fresh"), folder / "work"
+    work.mkdir()
+    found = []
+    for job in (text.format(work=work) for text in jobs):
+        code, said = shotfit(fresh, job, work)
+        if code:
+            found.append(f"`shotfit {job}` ended with {code}: {said[-300:]}")
+    for extra, text in extras.items():
+        job = text.format(work=work)
+        code, said = shotfit(fresh, job, work)
+        if not code or f"shotfit[{extra}]" not in "".join(said.split()):
+            found.append(f"`shotfit {job}` without {extra} ended with {code}: {said[-300:]}")
+    place = "import shotfit; print(shotfit.__file__)"
+    if not run([fresh / "bin" / "python", "-c", place], work)[1].startswith(str(fresh)):
+        found.append("shotfit was imported from somewhere else")
+    return found
+
+
+def environment(wheel: Path, folder: Path) -> Path:
+    """A fresh environment with the wheel, and links to the packages that it declares and theirs."""
+    venv.create(folder, symlinks=True)
+    (site,) = folder.glob("lib/python*/site-packages")
+    for name in sorted(needed(declared(wheel))):
+        link(importlib.metadata.distribution(name), site)
+    command = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    command += ["--python", str(folder / "bin" / "python"), "install", "--no-deps", "--no-index"]
+    subprocess.run([*command, str(wheel)], check=True)
+    return folder
+
+
+def declared(wheel: Path) -> list[Requirement]:
+    """What a wheel asks for without any extra."""
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
+        text = archive.read(name).decode()
+    found = [Requirement(line[15:]) for line in text.splitlines() if line[:15] == "Requires-Dist: "]
+    return [one for one in found if one.marker is None or one.marker.evaluate({"extra": ""})]
+
+
+def needed(requirements: list[Requirement]) -> set[str]:
+    """The packages of this environment that these ask for, and those that they ask for."""
+    found: set[str] = set()
+    left = [(one, "") for one in requirements]
+    while left:
+        requirement, _ = left.pop()
+        name = canonicalize_name(requirement.name)
+        for extra in ("", *requirement.extras):
+            key = f"{name}[{extra}]"
+            if key in found:
+                continue
+            found.add(key)
+            for text in importlib.metadata.requires(name) or ():
+                one = Requirement(text)
+                if one.marker is None or one.marker.evaluate({"extra": extra}):
+                    left.append((one, extra))
+    return {key.partition("[")[0] for key in found}
+
+
+def link(package: importlib.metadata.Distribution, site: Path) -> None:
+    """Links to all that a package has put beside others."""
+    for entry in entries(package):
+        source, target = Path(str(package.locate_file(entry))), site / entry
+        if source.exists() and not target.is_symlink():
+            target.symlink_to(source)
+
+
+def entries(package: importlib.metadata.Distribution) -> Iterator[str]:
+    """The files and folders of a package in `site-packages`."""
+    tops = {file.parts[0] for file in package.files or ()}
+    yield from sorted(top for top in tops if top not in ("..", "__pycache__"))
+
+
+def shotfit(fresh: Path, words: str, work: Path) -> tuple[int, str]:
+    """Runs a command in an environment; its exit code and what it has printed."""
+    return run([fresh / "bin" / "shotfit", *words.split()], work)
+
+
+def run(command: list[str | Path], work: Path) -> tuple[int, str]:
+    """Runs a program away from the checkout, with no settings of anybody's."""
+    environ = {"HOME": str(work), "PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+    done = subprocess.run(
+        list(map(str, command)), cwd=work, env=environ, capture_output=True, text=True, timeout=600
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def write_sizes(page: Path, built: Built) -> None:
+    """What an installation weighs, between the marks of a page."""
+    sizes = {name: size(name) for name in needed(declared(built.wheel))}
+    with zipfile.ZipFile(built.wheel) as archive:
+        ours = sum(info.file_size for info in archive.infolist())
+    rows = [("shotfit", ours), *sorted(sizes.items(), key=lambda item: -item[1])]
+    shown, rest = rows[:9], rows[9:]
+    lines = ["| package | installed |", "|---|---:|"]
+    lines += [f"| {name} | {amount / 1e6:,.0f} MB |" for name, amount in shown]
+    lines += [f"| {len(rest)} others | {sum(amount for _, amount in rest) / 1e6:,.0f} MB |"]
+    lines += [f"| **all** | **{sum(amount for _, amount in rows) / 1e6:,.0f} MB** |"]
+    download = built.wheel.stat().st_size / 1e6
+    lines += ["", f"The wheel itself is a download of {download:.1f} MB."]
+    text, (start, end) = page.read_text(encoding="utf-8"), MARKS
+    before, after = text.partition(start)[0], text.partition(end)[2]
+    body = [before + start, "", *lines, "", end + after]
+    page.write_text("\n".join(body), encoding="utf-8")
+    print(f"Wrote {page}")
+
+
+def size(name: str) -> int:
+    """Bytes of a package's files here."""
+    package = importlib.metadata.distribution(name)
+    places = (Path(str(package.locate_file(file))) for file in package.files or ())
+    return sum(path.stat().st_size for path in places if path.is_file())
+
+
+if __name__ == "__main__":
+    sys.exit(1 if main() else 0)

@@ -98,7 +98,9 @@ def record_in(folder):
 
 def test_a_classifier_fitted_in_python_says_what_made_it(checkpoint, tmp_path):
     classifier = FewShotClassifier(str(checkpoint), RECIPE, seed=3).fit(shapes_dataset(4), shots=2)
-    assert set(classifier.metrics) == {"accuracy", "macro_f1", "calibration_error"}
+    assert set(classifier.metrics) == {
+        *("accuracy", "accuracy_low", "accuracy_high", "macro_f1", "calibration_error")
+    }
     folder = classifier.save_pretrained(tmp_path / "saved")
     experiment = settings_of(folder)["experiment"]
     assert (experiment["shots"], experiment["seed"]) == (2, 3)

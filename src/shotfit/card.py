@@ -1,9 +1,15 @@
-"""The model card of a saved classifier: what made it, its classes, its metrics, how to use it."""
+"""The model cards of a saved classifier and of a merged export, as the hub reads them."""
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from shotfit.experiment import Experiment
+from shotfit.system.model_hub import card_header
+
+SHOWN = 50
+"""Classes that a card names."""
 
 
 def model_card(
@@ -15,24 +21,21 @@ def model_card(
 ) -> str:
     """The README of a saved classifier that answers with these classes."""
     stages = " then ".join(stage.method for stage in experiment.recipe.stages)
-    lines = "\n".join(f"| {key} | {value:.2f} |" for key, value in metrics.items())
-    table = f"| metric | percent |\n|---|---|\n{lines}\n" if metrics else "Not evaluated.\n"
     shots = "all images" if experiment.shots is None else f"{experiment.shots} images"
-    data = experiment.data.get("name") or Path(experiment.data.get("path", "")).name
+    data = _data(experiment)
     learned = f" of `{data}`" if data else ""
     if experiment.setting == "base_to_novel":
         learned += ", trained on the first half of its classes"
     if unfinished:
         learned += "; **unfinished**: the fit was interrupted, and this is what was there then"
-    shown = ", ".join(classes[:50])
-    rest = len(classes) - 50
-    more = f" and {rest} more" if rest > 0 else ""
-    return f"""---
-library_name: shotfit
-base_model: {experiment.backbone}
-tags: [image-classification, few-shot, clip]
----
-
+    header = card_header(
+        library_name="shotfit",
+        pipeline_tag="image-classification",
+        tags=["few-shot", "clip", *_methods(experiment)],
+        **_origin(experiment),
+        **_results(experiment, metrics),
+    )
+    return f"""{header}
 # Few-shot image classifier
 
 Fitted with ShotFit: {stages}, {shots} per class{learned}, on `{experiment.backbone}`.
@@ -40,14 +43,96 @@ Fitted with ShotFit: {stages}, {shots} per class{learned}, on `{experiment.backb
 ```python
 from shotfit import FewShotClassifier
 
-classifier = FewShotClassifier.from_pretrained("path/to/this/folder")
+classifier = FewShotClassifier.from_pretrained("path/to/this/folder")  # or "user/name"
 classifier.predict("photo.jpg")
+classifier.predict("photo.jpg", ["cat", "zebra"])  # names that it was never trained on, too
 ```
 
 ## Classes
 
-{shown}{more}.
+{_named(classes)}.
 
 ## Metrics
 
-{table}"""
+{_table(metrics)}"""
+
+
+def merged_card(experiment: Experiment, classes: Sequence[str], template: str) -> str:
+    """The README of a plain checkpoint of the tuned encoders."""
+    header = card_header(
+        library_name="transformers",
+        pipeline_tag="zero-shot-image-classification",
+        tags=["few-shot", "clip", *_methods(experiment)],
+        **_origin(experiment),
+    )
+    return f"""{header}
+# Tuned encoders
+
+`{experiment.backbone}` as ShotFit's first stage has tuned it, for names that are given when asked.
+
+```python
+from transformers import pipeline
+
+classify = pipeline("zero-shot-image-classification", model="path/to/this/folder")
+classify("photo.jpg", candidate_labels={list(classes[:3])}, hypothesis_template={template!r})
+```
+
+It was tuned on images of: {_named(classes)}.
+"""
+
+
+def _named(classes: Sequence[str]) -> str:
+    rest = len(classes) - SHOWN
+    return ", ".join(classes[:SHOWN]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _data(experiment: Experiment) -> str:
+    return experiment.data.get("name") or Path(experiment.data.get("path", "")).name
+
+
+def _methods(experiment: Experiment) -> list[str]:
+    return [stage.method for stage in experiment.recipe.stages]
+
+
+def _origin(experiment: Experiment) -> dict[str, Any]:
+    """The model and the data, where they are the hub's own: it refuses other names."""
+    found: dict[str, Any] = {}
+    if _is_repository(experiment.backbone):
+        found |= {"base_model": experiment.backbone, "base_model_relation": "finetune"}
+    if experiment.source == "huggingface" and _data(experiment):
+        found["datasets"] = [_data(experiment)]
+    return found
+
+
+def _is_repository(name: str) -> bool:
+    local = Path(name).expanduser().exists()
+    return not local and re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", name) is not None
+
+
+def _results(experiment: Experiment, metrics: Mapping[str, float]) -> dict[str, Any]:
+    """Accuracy as a hub's result, with its interval."""
+    value = metrics.get("accuracy", metrics.get("all"))
+    if value is None:
+        return {}
+    from huggingface_hub import EvalResult
+
+    name = "accuracy, %"
+    if "accuracy_low" in metrics:
+        low, high = metrics["accuracy_low"], metrics["accuracy_high"]
+        name += f", 95 % interval {low:.1f} to {high:.1f}"
+    result = EvalResult(
+        task_type="image-classification",
+        dataset_type=experiment.source,
+        dataset_name=_data(experiment) or "own images",
+        metric_type="accuracy",
+        metric_name=name,
+        metric_value=round(value, 2),
+    )
+    return {"model_name": "few-shot classifier", "eval_results": [result]}
+
+
+def _table(metrics: Mapping[str, float]) -> str:
+    if not metrics:
+        return "Not evaluated.\n"
+    lines = "\n".join(f"| {key} | {value:.2f} |" for key, value in metrics.items())
+    return f"| metric | percent |\n|---|---|\n{lines}\n"

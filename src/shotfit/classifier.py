@@ -263,13 +263,24 @@ class FewShotClassifier(Predicting, Learner):
         classifier._restore(fitted)
         return classifier.quantize() if int8 else classifier
 
-    def push_to_hub(self, repository: str, *, private: bool = False) -> str:
-        """Uploads the saved folder to a Hugging Face model repository and returns its address.
+    def push_to_hub(
+        self,
+        repository: str,
+        *,
+        private: bool = False,
+        revision: str | None = None,
+        message: str | None = None,
+    ) -> str:
+        """Uploads the saved folder, with its model card, to a Hugging Face model repository, on the
+        branch `revision`; its address. `from_pretrained("user/name")` reads it.
 
         Raises:
-            UsageError: after `quantize`, which leaves nothing exact to save.
+            UsageError: after `quantize`, which leaves nothing exact to save; for what cannot be a
+                repository's name; when nobody is logged in.
+            DataError: when the hub cannot be reached or refuses.
         """
-        return saving.push(self._fitted(), repository, private=private)
+        fitted = self._fitted()
+        return saving.push(fitted, repository, private=private, revision=revision, message=message)
 
     def _fitted(self) -> saving.Fitted:
         """What is saved or uploaded; rounded layers could not be loaded again."""

@@ -47,7 +47,8 @@ from shotfit.system.folders import (
     readable_as_its_folder,
     recover,
 )
-from shotfit.system.paths import file_inside, mistyped_folder
+from shotfit.system.model_hub import download, upload
+from shotfit.system.paths import file_inside
 
 CARD = "README.md"
 # The embeddings of the classes: what the rest of the folder gives anyway, and only saves the text
@@ -215,20 +216,22 @@ def find(name: str, revision: str | None = None) -> Path:
     folder = Path(name).expanduser()
     with contextlib.suppress(OSError):
         recover(folder)
-    return folder if folder.is_dir() else _download(name, revision)
+    return folder if folder.is_dir() else download(name, revision, OWN_FILES)
 
 
-def push(fitted: Fitted, repository: str, *, private: bool) -> str:
+def push(
+    fitted: Fitted,
+    repository: str,
+    *,
+    private: bool,
+    revision: str | None = None,
+    message: str | None = None,
+) -> str:
     """Uploads a saved folder; see `FewShotClassifier.push_to_hub`."""
-    import huggingface_hub
-
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         _write(fitted, folder, Reference(fitted.experiment.backbone), own=False)
-        api = huggingface_hub.HfApi()
-        url = api.create_repo(repository, private=private, exist_ok=True)
-        api.upload_folder(repo_id=repository, folder_path=folder)
-    return str(url)
+        return upload(folder, repository, private=private, revision=revision, message=message)
 
 
 def _reference(fitted: Fitted, folder: Path) -> Reference:
@@ -334,22 +337,3 @@ def _read_tensors(folder: Path, name: str) -> dict[str, torch.Tensor]:
         raise DataError(f"{folder / name} cannot be read: {error}") from error
     check_finite(tensors)
     return tensors
-
-
-def _download(name: str, revision: str | None) -> Path:
-    mistyped = mistyped_folder(name)
-    if mistyped is not None:
-        raise DataError(f"There is no saved classifier {name!r}. {mistyped}")
-    import huggingface_hub
-    from huggingface_hub.errors import HFValidationError
-
-    try:
-        return Path(
-            huggingface_hub.snapshot_download(
-                name, revision=revision, allow_patterns=list(OWN_FILES)
-            )
-        )
-    except HFValidationError:
-        raise DataError(f"There is no saved classifier {name!r}.") from None
-    except Exception as error:  # the hub client has many error types and no common base
-        raise DataError(f"Cannot download the classifier {name!r}: {error}") from error

@@ -135,6 +135,8 @@ def class_names(classes: str | None) -> tuple[str, ...] | None:
 
 METRIC_NAMES = {
     "accuracy": "accuracy, among all names",
+    "accuracy_low": "  95 % interval, from",
+    "accuracy_high": "  to",
     "base": "base classes",
     "novel": "novel classes",
     "harmonic_mean": "harmonic mean",

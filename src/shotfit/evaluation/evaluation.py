@@ -151,8 +151,11 @@ class Evaluation:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """Percentages by the names that records have for them; "accuracy" is over all images."""
-        values = {"accuracy": self.accuracy.percent, "macro_f1": self.macro_f1}
+        """Percentages by the names that records have for them; "accuracy" is over all images, with
+        its 95 % interval from "accuracy_low" to "accuracy_high"."""
+        low, high = self.accuracy.interval
+        values = {"accuracy": self.accuracy.percent, "accuracy_low": low, "accuracy_high": high}
+        values["macro_f1"] = self.macro_f1
         if self.top5 is not None:
             values["top5"] = self.top5.percent
         values["calibration_error"] = self.parts["joint"].calibration_error

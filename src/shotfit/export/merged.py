@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from shotfit.backbone.tower import LINEAR, Tower
+from shotfit.card import merged_card
 from shotfit.classifier import FewShotClassifier
 from shotfit.export.place import check_place, exported_folder
 from shotfit.export.pretrained import (
@@ -54,6 +55,8 @@ def export_merged(
     difference = check_embeddings(method, found.backbone.to(method.backbone.device))
     with exported_folder(folder, overwrite=overwrite) as made:
         _write(found, made)
+        card = merged_card(classifier.experiment, classifier.classes, method.template)
+        (made / "README.md").write_text(card, encoding="utf-8")
     return MergedExport(folder, method.template, method.words.several, difference)
 
 

@@ -285,7 +285,8 @@ def test_what_is_uploaded_points_at_no_folder_beside_it(fitted, monkeypatch):
             assert (private, exist_ok) == (False, True)
             return f"https://example.org/{repository}"
 
-        def upload_folder(self, repo_id, folder_path):
+        def upload_folder(self, repo_id, folder_path, revision, commit_message):
+            assert revision is None and commit_message
             settings.update(json.loads((folder_path / CONFIG).read_text()))
 
     monkeypatch.setattr(huggingface_hub, "HfApi", Api)

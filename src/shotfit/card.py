@@ -114,21 +114,19 @@ def _results(experiment: Experiment, metrics: Mapping[str, float]) -> dict[str, 
     value = metrics.get("accuracy", metrics.get("all"))
     if value is None:
         return {}
-    from huggingface_hub import EvalResult
-
     name = "accuracy, %"
     if "accuracy_low" in metrics:
         low, high = metrics["accuracy_low"], metrics["accuracy_high"]
         name += f", 95 % interval {low:.1f} to {high:.1f}"
-    result = EvalResult(
-        task_type="image-classification",
-        dataset_type=experiment.source,
-        dataset_name=_data(experiment) or "own images",
-        metric_type="accuracy",
-        metric_name=name,
-        metric_value=round(value, 2),
-    )
-    return {"model_name": "few-shot classifier", "eval_results": [result]}
+    result = {
+        "task_type": "image-classification",
+        "dataset_type": experiment.source,
+        "dataset_name": _data(experiment) or "own images",
+        "metric_type": "accuracy",
+        "metric_name": name,
+        "metric_value": round(value, 2),
+    }
+    return {"model_name": "few-shot classifier", "results": [result]}
 
 
 def _table(metrics: Mapping[str, float]) -> str:

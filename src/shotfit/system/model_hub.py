@@ -1,6 +1,6 @@
 """Folders to the Hugging Face hub, and from it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -70,8 +70,11 @@ def download(name: str, revision: str | None, files: Sequence[str]) -> Path:
     return Path(found)
 
 
-def card_header(**facts: Any) -> str:
-    """What stands above a model card, as the hub reads it; facts that are None are left out."""
+def card_header(*, results: Sequence[Mapping[str, Any]] = (), **facts: Any) -> str:
+    """What stands above a model card, as the hub reads it: `facts` by the hub's names, `results` as
+    its `EvalResult` has them."""
     import huggingface_hub
 
-    return f"---\n{huggingface_hub.ModelCardData(**facts).to_yaml()}\n---\n"
+    measured = [huggingface_hub.EvalResult(**result) for result in results]
+    data = huggingface_hub.ModelCardData(**facts, eval_results=measured or None)
+    return f"---\n{data.to_yaml()}\n---\n"

@@ -79,7 +79,7 @@ OUTSIDE = {
         probe verification saved_assessment shots_assessment known_classes predicting classifier
         export apps""",
     "transformers": "backbone",
-    "huggingface_hub": "backbone saving apps",
+    "huggingface_hub": "system backbone apps",
     "safetensors": "backbone training saving",
     "numpy": """data evaluation measure predicting estimator report runtime export serve labelling
         apps""",

@@ -165,16 +165,18 @@ def zero_shot_table(cells: Cells) -> str:
 
 def stages_table(cells: Cells) -> str:
     """Means over tasks and seeds, and gains in pairs with their intervals."""
+    names = [name for name in STAGES if any(key.startswith(f"2sfs/{name}/") for key in cells)]
     places = sorted({key.split("/", 2)[2] for key in cells if key.startswith("2sfs/")})
-    runs = [p for p in places if all(f"2sfs/{name}/{p}" in cells for name in STAGES)]
+    runs = [p for p in places if all(f"2sfs/{name}/{p}" in cells for name in names)]
     titles = " | ".join(f"{title} | gain" for title in METRICS.values())
     rows = [
-        f"{len(runs)} runs each: {', '.join(TASKS)}, four shots.",
+        f"{len(runs)} run{'' if len(runs) == 1 else 's'} each, of four shots: "
+        + ", ".join(f"{task} seed {seed}" for task, seed in (place.split("/") for place in runs)),
         "",
         f"| words | {titles} | processor seconds |",
         "|---" * (2 * len(METRICS) + 2) + "|",
     ]
-    for name in STAGES:
+    for name in names:
         parts = []
         for metric in METRICS:
             own = [cells[f"2sfs/{name}/{place}"][metric] for place in runs]
@@ -187,8 +189,9 @@ def stages_table(cells: Cells) -> str:
 
 
 def shown(gain: Estimate) -> str:
-    """A difference with half its 95 % interval."""
-    return f"{gain.mean:+.1f} ± {gain.half_width or 0:.1f}"
+    """A difference with half its 95 % interval, which one run does not have."""
+    spread = "" if gain.half_width is None else f" ± {gain.half_width:.1f}"
+    return f"{gain.mean:+.1f}{spread}"
 
 
 if __name__ == "__main__":

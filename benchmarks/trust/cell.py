@@ -57,11 +57,11 @@ class Seen(Inspection):
         facts = replace(self.facts, classifier_lr_scale=scale)
         training = plan(self.recipe, facts)[-1].trainings[0]
         training = replace(training, iterations=updates, epochs=None, precision="fp32")
-        features = shot_features(method, support)
+        features = shot_features(method.inner, support)
         self.trained = Trained(
             rows=torch.nn.functional.normalize(method.weight, dim=-1).detach().numpy(),
             text=features.names.numpy(),
-            words=vocabulary_embeddings(method, support.classnames).numpy(),
+            words=vocabulary_embeddings(method.inner, support.classnames).numpy(),
             features=features,
             training=training,
             seed=self.seed,

@@ -23,12 +23,27 @@ def assess_shots(
     is repeated.
 
     It encodes every shot `VIEWS` + 1 times and trains some twenty second stages at once on that.
-    None for a method without a second stage: its classes are all known in the same way.
+    Of one stage, whose classes are all known by name, the shots say what their mean images are
+    worth beside the trained names, and what level these have against others. None for methods that
+    score in ways of their own.
     """
-    if not isinstance(method, LinearClassifier):
+    if isinstance(method, LinearClassifier):
+        embedder, repeated = method.inner, training
+    elif scores_by_names(method):
+        embedder, repeated = method, None
+    else:
         return None
-    words = vocabulary_embeddings(method, support.classnames)
-    return assess(shot_features(method, support), words, training, support.classnames, seed)
+    words = vocabulary_embeddings(embedder, support.classnames)
+    features = shot_features(embedder, support, 1 if repeated is None else VIEWS)
+    return assess(features, words, repeated, support.classnames, seed)
+
+
+def scores_by_names(method: Method) -> bool:
+    """Whether a method of one stage has learned what classes share, and scores by the cosine of an
+    image and a name: one that learns rows, or scores in its own way, is left as published."""
+    kind = type(method)
+    plainly = kind.forward is Method.forward and kind.score_rows is Method.score_rows
+    return plainly and method.open_vocabulary and method.first_fraction is not None
 
 
 class Inspection:
@@ -52,20 +67,20 @@ class Inspection:
 
 
 @torch.no_grad()
-def shot_features(method: LinearClassifier, support: SupportSet) -> ShotFeatures:
-    """The shots as the first stage embeds them."""
+def shot_features(method: Method, support: SupportSet, views: int = VIEWS) -> ShotFeatures:
+    """The shots as a first stage embeds them."""
     return ShotFeatures(
-        views=method.encode_views(support, VIEWS).float(),
+        views=method.encode_views(support, views).float(),
         clean=method.encode_pass(support.plain()).float(),
         labels=support.labels,
-        names=method.inner.encode_classes(support.classnames).weight.float(),
+        names=method.encode_classes(support.classnames).weight.float(),
         scale=method.backbone.logit_scale.exp().item(),
     )
 
 
 @torch.no_grad()
-def vocabulary_embeddings(method: LinearClassifier, classnames: tuple[str, ...]) -> torch.Tensor:
+def vocabulary_embeddings(method: Method, classnames: tuple[str, ...]) -> torch.Tensor:
     """Words that are no class of the task, embedded as names are."""
     own = {plain(name) for name in classnames}
     words = [word for word in VOCABULARY if plain(word) not in own]
-    return method.inner.encode_classes(words).weight.float()
+    return method.encode_classes(words).weight.float()

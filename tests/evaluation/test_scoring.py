@@ -8,11 +8,13 @@ import pytest
 import torch
 from conftest import shapes_dataset
 from example_images import picture
+from torch.nn import functional as F
 
 from shotfit.classifier import FewShotClassifier
 from shotfit.errors import DataError
 from shotfit.evaluation.assessment import Assessment
 from shotfit.evaluation.calibration import Calibration, NameWithImages
+from shotfit.evaluation.cross_fitting import ShotFeatures, cross_fit, leave_images_out
 from shotfit.evaluation.scoring import GivenImages, class_head
 from shotfit.methods.base import ClassEmbeddings
 from shotfit.recipe import Recipe, Stage
@@ -88,14 +90,17 @@ def test_the_fitted_rule_is_the_default_and_the_published_one_an_option(fitted, 
     fitted.published_scores = False
 
 
-def _probabilities(classifier, classes):
+def _pixels(classifier):
     from shotfit.data.images import open_image
     from shotfit.data.transforms import prepare
 
     spec = classifier.method.backbone.image_spec
-    pixels = torch.from_numpy(np.stack([prepare(open_image(image), spec) for image in images()]))
+    return torch.from_numpy(np.stack([prepare(open_image(image), spec) for image in images()]))
+
+
+def _probabilities(classifier, classes):
     with torch.no_grad():
-        return classifier.method(pixels, classes).softmax(dim=-1).numpy()
+        return classifier.method(_pixels(classifier), classes).softmax(dim=-1).numpy()
 
 
 def test_the_rule_is_saved_and_old_folders_answer_as_before(fitted, tmp_path, shotfit):
@@ -166,7 +171,49 @@ def test_every_place_that_answers_goes_by_the_same_rule(fitted, tmp_path, shotfi
     assert found.accuracy.right == right
 
 
-def test_methods_without_a_second_stage_keep_their_own_scores(checkpoint):
-    plain = FewShotClassifier(str(checkpoint), "zero_shot").fit(shapes_dataset(4), shots=2)
+@pytest.mark.parametrize("method", ["zero_shot", "gda", "prototypes"])
+def test_methods_that_score_in_their_own_way_or_train_nothing_keep_their_scores(checkpoint, method):
+    plain = FewShotClassifier(str(checkpoint), method).fit(shapes_dataset(4), shots=2)
     assert plain.rule == "published"
     assert plain.assessment is None
+
+
+def test_of_one_stage_trained_names_stand_on_a_fitted_level(checkpoint):
+    recipe = Recipe((Stage("layernorm", training={"iterations": 3, "lr": 1e-2}),))
+    fitted = FewShotClassifier(str(checkpoint), recipe).fit(shapes_dataset(4), shots=3)
+    assert fitted.rule == "fitted" and fitted.assessment is not None
+    numbers, means = fitted.assessment.calibration, fitted.assessment.means
+    scale = fitted.method.backbone.logit_scale.exp().item()
+    with torch.no_grad():
+        names = fitted.method.encode_classes([*fitted.classes, "yellow"]).weight.numpy()
+        embeds = fitted.method.encode_images(_pixels(fitted)).numpy()
+    trained = scale * (
+        numbers.row * embeds @ names[:-1].T
+        + numbers.image * (embeds @ means.T - numbers.typical_image)
+    )
+    drawn = max(0.0, names[-1] @ means.mean(axis=0) - numbers.typical_name)
+    other = scale * (numbers.name * embeds @ names[-1] - numbers.attraction * drawn)
+    expected = np.column_stack([trained + numbers.level, other]) * numbers.sharpness
+    found = torch.cat(list(fitted.iter_logits(images(), [*fitted.classes, "yellow"]))).numpy()
+    assert np.allclose(found, expected, atol=1e-3)
+    # As published, trained names and others are cosines alone.
+    fitted.published_scores = True
+    plain = torch.cat(list(fitted.iter_logits(images(), [*fitted.classes, "yellow"]))).numpy()
+    assert np.allclose(plain, scale * embeds @ names.T, atol=1e-3)
+
+
+def test_without_a_training_held_out_shots_are_scored_by_names():
+    generator = torch.Generator().manual_seed(0)
+    features = F.normalize(torch.randn(12, 8, generator=generator), dim=-1)
+    names = F.normalize(torch.randn(3, 8, generator=generator), dim=-1)
+    labels = torch.arange(12) % 3
+    shots = ShotFeatures(features[None], features, labels, names, 10.0)
+    held = cross_fit(shots, leave_images_out(labels.numpy(), 4), None)
+    assert len(held) == 4
+    for part in held:
+        assert np.array_equal(part.rows, names.numpy())
+        # The mean images are of the other shots alone.
+        for label in range(3):
+            rest = np.setdiff1d(np.flatnonzero(labels.numpy() == label), part.index)
+            mean = features.numpy()[rest].mean(axis=0)
+            assert np.allclose(part.means[label], mean / np.linalg.norm(mean), atol=1e-6)

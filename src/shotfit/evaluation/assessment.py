@@ -70,13 +70,14 @@ class Assessment:
 def assess(
     features: ShotFeatures,
     words: Tensor,
-    training: TrainConfig,
+    training: TrainConfig | None,
     classnames: Sequence[str],
     seed: int = 0,
 ) -> Assessment:
     """Holds shots and classes out of the second stage and looks at what becomes of them.
 
-    `words` (V, dim) embed a general vocabulary, `training` is that of the second stage.
+    `words` (V, dim) embed a general vocabulary, `training` is that of the second stage; None where
+    there is none, and trained classes are answered by their names, too.
     """
     labels = features.labels.cpu().numpy()
     folds = min(FOLDS, max(features.shots))
@@ -105,7 +106,7 @@ def assess(
 
 
 def _cross_fit_all(
-    features: ShotFeatures, designs: Sequence[list[Fold]], training: TrainConfig, seed: int
+    features: ShotFeatures, designs: Sequence[list[Fold]], training: TrainConfig | None, seed: int
 ) -> list[list[HeldOut]]:
     """`cross_fit` of several designs, all trained at once; folds that see nothing are left out."""
     usable = [[fold for fold in design if fold.images.any()] for design in designs]

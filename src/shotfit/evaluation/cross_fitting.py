@@ -123,9 +123,10 @@ def leave_classes_out(
 
 
 def cross_fit(
-    features: ShotFeatures, folds: Sequence[Fold], training: TrainConfig, seed: int = 0
+    features: ShotFeatures, folds: Sequence[Fold], training: TrainConfig | None, seed: int = 0
 ) -> list[HeldOut]:
-    """The images that each fold leaves out, with the rows of its training.
+    """The images that each fold leaves out, with the rows of its training; without `training` the
+    rows stay what they start at, the names.
 
     Left-out images are all of the classes left out, and those of the others that the fold does not
     see. A fold that would train on nothing is skipped.
@@ -133,7 +134,10 @@ def cross_fit(
     usable = [fold for fold in folds if fold.images.any()]
     if not usable:
         return []
-    rows = _train(features, usable, training, seed).cpu().numpy()
+    if training is None:
+        rows = np.tile(features.names.float().cpu().numpy(), (len(usable), 1, 1))
+    else:
+        rows = _train(features, usable, training, seed).cpu().numpy()
     clean = features.clean.float().cpu().numpy()
     names = features.names.float().cpu().numpy()
     labels = features.labels.cpu().numpy()

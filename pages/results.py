@@ -1,10 +1,10 @@
-"""Writes the tables of the README and of docs/comparison.md anew from the records of the suite.
+"""Writes the tables of the README, docs/comparison.md and docs/shifts.md anew from the records.
 
-    python pages/results.py [--results results/suite]
+    python pages/results.py [--results results/suite] [--shifted results/shifted]
 
 2SFS beside zero-shot CLIP, in fp32: averages for the README, every task for the page. Only complete
 rows are written, and a task that has not run with all three seeds is named as missing. Then every
-method, from the records in bf16.
+method, from the records in bf16, and what two stages do on shifted tasks.
 """
 
 import argparse
@@ -12,6 +12,7 @@ from pathlib import Path
 
 from shotfit.averages import Estimate, estimate, harmonic_mean, mean
 from shotfit.records import Record, load_records
+from shotfit.report.paired import compare_report
 from shotfit.report.protocol import runs_of, select_records
 from shotfit.report.render import render
 from shotfit.report.suite import suite_report
@@ -19,7 +20,9 @@ from shotfit.report.tables import Report
 
 README = Path(__file__).parent.parent / "README.md"
 COMPARISON = README.parent / "docs" / "comparison.md"
+SHIFTS = README.parent / "docs" / "shifts.md"
 COMPARED = ("precision=bf16",)
+ON_SHIFTS = ("2sfs", "zero-shot", "layernorm")
 SEEDS = (1, 2, 3)
 KEYS = ("base", "novel", "joint")
 
@@ -157,6 +160,13 @@ def long(report: Report) -> str:
     return render(report, "markdown").split("\n", 2)[2].strip()
 
 
+def shifted(records: list[Record]) -> str:
+    """Averages over the shifted suite, and what may be claimed of them."""
+    differences = compare_report(runs_of(records), ON_SHIFTS)
+    text = f"{long(suite_report(records, shifted=True))}\n\n{long(differences)}"
+    return text.replace("## ", "### ")
+
+
 def put(text: str, mark: str, content: str) -> str:
     """`text` with what stands between two marks replaced.
 
@@ -171,6 +181,7 @@ def put(text: str, mark: str, content: str) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--results", type=Path, default=README.parent / "results" / "suite")
+    parser.add_argument("--shifted", type=Path, default=README.parent / "results" / "shifted")
     arguments = parser.parse_args()
     records = load_records(arguments.results)
     every_task, short = tables(records)
@@ -179,6 +190,8 @@ def main() -> None:
     if any(run.fact("precision") == "bf16" for run in runs_of(records)):
         page = put(page, "tables", long(comparison(records)))
     COMPARISON.write_text(page, encoding="utf-8")
+    page = put(SHIFTS.read_text(encoding="utf-8"), "runs", shifted(load_records(arguments.shifted)))
+    SHIFTS.write_text(page, encoding="utf-8")
 
 
 if __name__ == "__main__":

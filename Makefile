@@ -96,6 +96,13 @@ words-study: setup
 	@$(RUN) PYTHONPATH=benchmarks "$(BIN)/python" benchmarks/words.py
 	@$(RUN) PYTHONPATH=benchmarks "$(BIN)/python" benchmarks/words.py --write docs/words.md
 
+# Which images to label: proposed by the classifier against drawn at random. Keeps what is done and
+# goes on when run again. Some quarter of an hour of one core.
+.PHONY: labelling-study
+labelling-study: setup
+	@$(RUN) "$(BIN)/python" benchmarks/labelling.py
+	@$(RUN) "$(BIN)/python" benchmarks/labelling.py --write docs/labelling.md
+
 .PHONY: views-study
 views-study: setup
 	@$(RUN) "$(BIN)/python" benchmarks/views.py

@@ -1,8 +1,10 @@
 """A random CLIP of some hundred thousand parameters, and a task of coloured shapes."""
 
 import json
+import os
 import random
 import re
+import shutil
 import sys
 import zlib
 
@@ -30,6 +32,7 @@ from shotfit.recipe import named_recipe
 torch.set_num_threads(1)
 
 VOCABULARY = 1000
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 COLORS = ("red", "green", "blue", "yellow", "purple", "orange")
 SPEC = ImageSpec(size=32, resize=32)
 
@@ -156,6 +159,17 @@ def own_key(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
         yield
+
+
+@pytest.fixture(scope="session")
+def browser() -> str:
+    """A Chromium of this machine."""
+    found = os.environ.get("SHOTFIT_BROWSER") or next(
+        filter(None, map(shutil.which, BROWSERS)), None
+    )
+    if found is None:
+        pytest.skip("there is no Chromium here; SHOTFIT_BROWSER may name one")
+    return found
 
 
 @pytest.fixture

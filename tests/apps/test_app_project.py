@@ -1,14 +1,17 @@
 """The story of a project without a browser: name, show, check, fit, ask, correct, take away."""
 
 import io
+import re
 import zipfile
 
 import pytest
 from conftest import shapes_dataset
 from PIL import Image
 
+from shotfit.apps.app.fitting import Fitting
 from shotfit.apps.app.pictures import Limits, Pictures
 from shotfit.apps.app.project import Project, Stopped
+from shotfit.apps.app.unlabelled import Unlabelled
 from shotfit.classifier import FewShotClassifier
 from shotfit.data.inputs import as_dataset
 from shotfit.data.sources.demo import load
@@ -199,3 +202,62 @@ def test_a_manifest_that_leads_outside_is_refused(tmp_path):
     (inside / "pictures.csv").write_text("path,label\n../secret.png,red\n")
     with pytest.raises(DataError, match="leads outside"):
         Pictures(inside)
+
+
+def test_a_fit_beside_the_page_tells_where_it_is(project):
+    for color in ("red", "green"):
+        project.add_pictures(color, uploads(color))
+    fitting = Fitting(project, preset="fast")
+    assert "choosing" in fitting.told() or "update" in fitting.told()
+    while fitting.wait(0.05):
+        assert fitting.told()
+    count = len(fitting.updates)
+    assert re.fullmatch(rf"Fitted in \d+ s, {count} updates\.", fitting.told())
+    assert fitting.curves().count("<svg") == 2 and project.fitted is not None
+    before = project.fitted
+    stopped = Fitting(project, preset="fast")
+    stopped.stop()
+    while stopped.wait(1):
+        pass
+    assert "classifier before it is still there" in stopped.told() and project.fitted is before
+    failed = Fitting(Project(project.folder / "empty"), preset="fast")
+    failed.wait(60)
+    assert failed.told() == "The fit failed: A fit needs pictures of two classes at least."
+
+
+def next_of(queue):
+    found = queue.next()
+    assert found is not None
+    return found
+
+
+def test_pictures_wait_for_labels_and_become_the_projects(project, tmp_path):
+    folder = tmp_path / "unsorted"
+    folder.mkdir()
+    for color in ("red", "green"):
+        for name, content in uploads(color, "test"):
+            (folder / name).write_bytes(content)
+    (folder / "broken.png").write_bytes(b"no picture")
+    project.add_pictures("red", uploads("red"))
+    project.add_class("green")
+    # What has a label is not asked for.
+    (known, content), *_ = uploads("red")
+    (folder / known).write_bytes(content)
+    queue = Unlabelled(project, [folder])
+    assert len(queue.waiting) == 4 and len(queue.refused) == 1
+    first = next_of(queue)
+    assert {one.name for one in first.answers} == {"red", "green"}
+    assert "next fit" in queue.label(first.path, "green")
+    assert project.pictures.label_of(first.path.read_bytes()) == "green"
+    second = next_of(queue)
+    assert second.path != first.path and queue.done == 1
+    queue.skip(second.path)
+    queue.again()
+    assert next_of(queue).path not in (first.path, second.path)
+    with pytest.raises(UsageError, match="does not wait"):
+        queue.label(first.path, "red")
+    for _ in range(2):
+        queue.skip(next_of(queue).path)
+    assert queue.next() is None
+    with pytest.raises(DataError, match="No images"):
+        Unlabelled(project, [project.folder / "classifier", tmp_path / "none*"])

@@ -49,7 +49,7 @@ def _register() -> None:
         name = info.name.replace("_", "-")
         examples = getattr(module, "EXAMPLES", ())
         group = getattr(module, "app", None)
-        if group is not None:
+        if isinstance(group, typer.Typer):
             for command in group.registered_commands:
                 words = (
                     f"shotfit {name} {command.name or getattr(command.callback, '__name__', '')} "

@@ -46,6 +46,9 @@ OverwriteRecords = Annotated[
         "--overwrite", help="Run again what has a result of other images, and replace figures."
     ),
 ]
+Host = Annotated[str, typer.Option(help="Where to listen; other addresses open it to a network.")]
+Port = Annotated[int, typer.Option(min=1, max=65535)]
+Browser = Annotated[bool, typer.Option(help="Open it in the browser.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
 Int8 = Annotated[

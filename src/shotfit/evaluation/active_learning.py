@@ -13,13 +13,13 @@ https://arxiv.org/abs/1708.00489).
 import numpy as np
 from numpy.typing import NDArray
 
-from shotfit.evaluation.calibration import Array
+Values = NDArray[np.floating]
 
 SHORTLIST = 2
 """Times as many uncertain images as are asked for, from which the diverse ones are taken."""
 
 
-def margins(probabilities: Array) -> Array:
+def margins(probabilities: Values) -> Values:
     """How much likelier the likeliest class of each row (images, classes) is than the next one; of
     a single class, how likely."""
     ordered = np.sort(probabilities, axis=1)[:, ::-1]
@@ -27,7 +27,7 @@ def margins(probabilities: Array) -> Array:
 
 
 def next_batch(
-    probabilities: Array, embeds: Array, labelled: Array, count: int
+    probabilities: Values, embeds: Values, labelled: Values, count: int
 ) -> NDArray[np.int64]:
     """The places of the (at most) `count` images to label next, the most useful first.
 

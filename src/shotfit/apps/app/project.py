@@ -20,12 +20,15 @@ from shotfit.apps.check.doctor import Wanted, check_data
 from shotfit.apps.expectation import expectation_lines
 from shotfit.apps.report import write_report
 from shotfit.classifier import FewShotClassifier
+from shotfit.data.sources.demo import load
 from shotfit.errors import DataError, UsageError
 from shotfit.saved_settings import is_saved
 from shotfit.system.files import write_bytes_atomically
 from shotfit.untrained import untrained
 
 CLASSIFIER, REPORT, ARCHIVE = "classifier", "report.html", "classifier.zip"
+EXAMPLE = ("animals", ("penguin", "crab", "butterfly"))
+"""An embedded task, and classes of it."""
 
 
 @dataclass(frozen=True)
@@ -149,6 +152,17 @@ class Project:
             raise DataError(" ".join(added.refused))
         effect = "answers go by it at once" if added.at_once else "the next fit will learn from it"
         return f"{upload[0]} is a picture of {name!r} now; {effect}."
+
+    def add_example(self) -> str:
+        """Adds classes with drawings of the embedded suite; the first one's name."""
+        task = load(EXAMPLE[0])
+        for name in EXAMPLE[1]:
+            label = task.classnames.index(name)
+            own = [e for e in task.train if e.label == label]
+            self.add_pictures(
+                name, [(f"{name}.png", e.image) for e in own if isinstance(e.image, bytes)]
+            )
+        return EXAMPLE[1][0]
 
     def findings(self) -> dict[str, list[str]]:
         """What `shotfit check` says of the pictures: `problems` and `notes`."""

@@ -184,3 +184,8 @@ bench-export: setup
 .PHONY: release-check
 release-check: setup
 	@$(RUN) "$(BIN)/python" checks/release.py $(ARGS)
+
+# Downloads the packages of extras at their lower bounds; ARGS="plots sklearn" tries these alone.
+.PHONY: lower-bounds
+lower-bounds: setup
+	@$(RUN) "$(BIN)/python" checks/lower_bounds.py $(ARGS)

@@ -173,13 +173,19 @@ def alone(
 
 def environment(wheel: Path, folder: Path) -> Path:
     """A fresh environment with the wheel, and links to the packages that it declares and theirs."""
-    venv.create(folder, symlinks=True)
-    (site,) = folder.glob("lib/python*/site-packages")
-    for name in sorted(needed(declared(wheel))):
-        link(importlib.metadata.distribution(name), site)
+    linked(needed(declared(wheel)), folder)
     command = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
     command += ["--python", str(folder / "bin" / "python"), "install", "--no-deps", "--no-index"]
     subprocess.run([*command, str(wheel)], check=True)
+    return folder
+
+
+def linked(packages: set[str], folder: Path) -> Path:
+    """A fresh environment with links to packages of the one that runs this."""
+    venv.create(folder, symlinks=True)
+    (site,) = folder.glob("lib/python*/site-packages")
+    for name in sorted(packages):
+        link(importlib.metadata.distribution(name), site)
     return folder
 
 

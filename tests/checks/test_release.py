@@ -2,8 +2,10 @@
 
 import zipfile
 
+import lower_bounds
 import pytest
 import release
+from packaging.requirements import Requirement
 
 from shotfit import __version__
 
@@ -51,6 +53,16 @@ def test_what_is_declared_is_what_is_asked_for_without_extras(tmp_path):
     assert [str(one) for one in release.declared(path)] == ["rich>=13"]
     names = release.needed(release.declared(path))
     assert {"rich", "pygments"} <= names and "matplotlib" not in names
+
+
+def test_the_lower_bound_of_a_requirement():
+    def lowest(text):
+        return str(lower_bounds.at_lower_bound(Requirement(text)))
+
+    assert lowest("mkdocstrings[python]>=0.27") == "mkdocstrings==0.27"
+    assert lowest("transformers<6,>=5.0") == "transformers==5.0"
+    with pytest.raises(ValueError, match="ray"):
+        lowest("ray<3")
 
 
 @pytest.mark.slow

@@ -33,7 +33,10 @@ class Hub(ThreadingHTTPServer):
 
 
 class Answers(BaseHTTPRequestHandler):
-    server: Hub
+    @property
+    def hub(self) -> Hub:
+        assert isinstance(self.server, Hub)
+        return self.server
 
     def log_message(self, format, *args):
         pass
@@ -55,15 +58,15 @@ class Answers(BaseHTTPRequestHandler):
             return self._say({"error": "who are you?"}, 401)
         if path == "/api/repos/create":
             asked = json.loads(body)
-            self.server.asked.append(("create", asked))
+            self.hub.asked.append(("create", asked))
             name = f"{asked.get('organization') or 'me'}/{asked['name']}"
-            self.server.repositories.setdefault(name, {})
-            return self._say({"url": f"{self.server.url}/{name}", "id": name})
+            self.hub.repositories.setdefault(name, {})
+            return self._say({"url": f"{self.hub.url}/{name}", "id": name})
         if path == "/api/validate-yaml":
-            self.server.asked.append(("card", json.loads(body)))
+            self.hub.asked.append(("card", json.loads(body)))
             return self._say({"errors": [], "warnings": []})
         _, _, _, user, name, what, *rest = path.split("/")
-        repository = self.server.repositories[f"{user}/{name}"]
+        repository = self.hub.repositories[f"{user}/{name}"]
         if what == "preupload":
             files = json.loads(body)["files"]
             modes = [
@@ -71,7 +74,7 @@ class Answers(BaseHTTPRequestHandler):
             ]
             return self._say({"files": modes})
         if what == "branch":
-            self.server.asked.append(("branch", {"name": rest[0]}))
+            self.hub.asked.append(("branch", {"name": rest[0]}))
             return self._say({})
         assert what == "commit"
         for line in body.splitlines():
@@ -79,8 +82,8 @@ class Answers(BaseHTTPRequestHandler):
             if change["key"] == "file":
                 value = change["value"]
                 repository[value["path"]] = base64.b64decode(value["content"])
-        self.server.asked.append(("commit", {"revision": rest[0]}))
-        address = f"{self.server.url}/{user}/{name}/commit/{COMMIT}"
+        self.hub.asked.append(("commit", {"revision": rest[0]}))
+        address = f"{self.hub.url}/{user}/{name}/commit/{COMMIT}"
         return self._say({"commitUrl": address, "commitOid": COMMIT, "success": True})
 
     def do_HEAD(self):
@@ -89,7 +92,7 @@ class Answers(BaseHTTPRequestHandler):
     def do_GET(self):
         parts = self.path.split("?")[0].strip("/").split("/")
         if parts[:2] == ["api", "models"]:
-            files = self.server.repositories.get("/".join(parts[2:4]))
+            files = self.hub.repositories.get("/".join(parts[2:4]))
             if files is None:
                 return self._say({"error": "no such"}, 404, X_Error_Code="RepoNotFound")
             if "tree" in parts:
@@ -102,7 +105,7 @@ class Answers(BaseHTTPRequestHandler):
             return self._say({**found, "siblings": [{"rfilename": name} for name in files]})
         if parts[0] == "api":
             return self._say({"error": "no such"}, 404)
-        content = self.server.repositories["/".join(parts[:2])].get("/".join(parts[4:]))
+        content = self.hub.repositories["/".join(parts[:2])].get("/".join(parts[4:]))
         if content is None:
             return self._say({"error": "no such"}, 404, X_Error_Code="EntryNotFound")
         etag = f'"{hashlib.sha1(content).hexdigest()}"'

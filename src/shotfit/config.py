@@ -53,11 +53,13 @@ def from_dict(cls: type[T], values: Mapping[str, Any]) -> T:
         UsageError: for an unknown key (with the nearest known one), or a value of a wrong type or
             out of its range.
     """
+    if not isinstance(values, Mapping):
+        raise UsageError(f"{cls.__name__} must be a mapping of options, got {values!r}.")
     hints = typing.get_type_hints(cls, include_extras=True)
     known = {field.name for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
     for key in values:
         if key not in known:
-            raise unknown_name(f"option of {cls.__name__}", key, known)
+            raise unknown_name(f"option of {cls.__name__}", str(key), known)
     converted = {
         key: _convert(f"{cls.__name__}.{key}", hints[key], value) for key, value in values.items()
     }

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,9 @@ _KINDS: dict[str, Any] = {
     "files": dict,
     "classes": str | None,
 }
+
+# What people are shown of an experiment; the rest is checked where it is used.
+_EXPERIMENT: dict[str, Any] = {"backbone": str, "shots": int | None, "seed": int}
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
@@ -87,7 +91,11 @@ def _check_settings(settings: dict[str, Any], path: Path) -> None:
     names = [*settings["trained_names"], *settings["added_names"]]
     places = settings["kept"]
     counts = settings.get("added_images", [0] * len(settings["added_names"]))
-    if len(counts) != len(settings["added_names"]) or not all(type(n) is int for n in counts):
+    if (
+        not isinstance(counts, list)
+        or len(counts) != len(settings["added_names"])
+        or not all(type(n) is int for n in counts)
+    ):
         raise DataError(f"{path} does not say how many images its classes were given.")
     if not all(isinstance(name, str) for name in names) or not all(
         type(place) is int and 0 <= place < len(names) for place in places
@@ -103,10 +111,34 @@ def _check_settings(settings: dict[str, Any], path: Path) -> None:
     if set(settings["files"]) not in ({WEIGHTS}, {WEIGHTS, SHOTS}):
         raise DataError(f"{path} lists other files than {WEIGHTS} and {SHOTS}.")
     if not settings["stages"] or not all(
-        isinstance(stage, dict) and {"method", "config"} <= stage.keys()
+        isinstance(stage, dict)
+        and isinstance(stage.get("method"), str)
+        and isinstance(stage.get("config"), dict)
         for stage in settings["stages"]
     ):
         raise DataError(f"{path} has stages without a method or its config.")
+    experiment = settings["experiment"]
+    if not all(
+        key in experiment and isinstance(experiment[key], kind) for key, kind in _EXPERIMENT.items()
+    ):
+        raise DataError(f"{path} does not say what its classifier was fitted to.")
+    if not all(_is_number(value) for value in settings["metrics"].values()):
+        raise DataError(f"{path} has metrics that are no numbers.")
+    _check_assessment(settings.get("assessment"), path)
+
+
+def _check_assessment(assessment: Any, path: Path) -> None:
+    if assessment is None:
+        return
+    calibration = assessment.get("calibration") if isinstance(assessment, dict) else None
+    if not isinstance(calibration, dict) or not all(
+        _is_number(calibration.get(key)) for key in ("level", "sharpness")
+    ):
+        raise DataError(f"{path} has an assessment without its calibration.")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def sha256(path: Path) -> str:

@@ -28,7 +28,7 @@ def read_split(path: Path) -> dict[str, list[Entry]]:
     """
     try:
         values = parse_json(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise DataError(
             f"The split file {path} cannot be read ({error}). Download it again."
         ) from error

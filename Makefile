@@ -189,3 +189,9 @@ release-check: setup
 .PHONY: lower-bounds
 lower-bounds: setup
 	@$(RUN) "$(BIN)/python" checks/lower_bounds.py $(ARGS)
+
+# Random kills, crashes at file operations, full disks, two at once, mutated files, leaks: counts are
+# in checks/torture/__main__.py, ARGS="--scale 0.01" takes a hundredth. Writes docs/reliability.md.
+.PHONY: torture
+torture: setup
+	@$(RUN) PYTHONPATH=checks nice "$(BIN)/python" -m torture run $(ARGS)

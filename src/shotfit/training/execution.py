@@ -1,4 +1,8 @@
-"""How a training step is carried out, which changes its cost and not its numbers."""
+"""How a training step is carried out, which changes its cost and, up to rounding, not its numbers.
+
+One exception: a micro-batch draws the masks of a dropout for each of its parts, so that LoRA's
+numbers follow its size.
+"""
 
 import os
 import shutil

@@ -49,6 +49,7 @@ class _Place:
         started = time.monotonic()
         folder = self.fresh()
         self.code = finish(start(command.words, folder, lambda: _watch(folder, self._note, -1)))
+        assert self.code == 0 or command.refused, (command.words, self.code)
         self.seconds = time.monotonic() - started
         self.expected = command.outcome(folder)
         self.operations = int(self.count.read_text() or 0)

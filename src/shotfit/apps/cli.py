@@ -1,5 +1,6 @@
 """The `shotfit` command: finds its sub-commands, and turns errors into messages and exit codes."""
 
+import errno
 import importlib
 import os
 import pkgutil
@@ -14,6 +15,12 @@ from shotfit.apps import commands
 from shotfit.errors import DataError, UsageError
 from shotfit.system.interrupts import Terminated
 from shotfit.system.terminal import printable
+
+OF_THE_SYSTEM = {
+    *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO),
+    *(errno.ENAMETOOLONG, errno.EMFILE, errno.ENFILE, errno.ELOOP, errno.ENOTDIR),
+}
+"""What a disk, its rights and its limits answer: for the user to mend, wherever it is met."""
 
 app = typer.Typer(
     name="shotfit",
@@ -87,6 +94,10 @@ def main() -> None:
     except Exception as error:
         if os.environ.get("SHOTFIT_DEBUG"):
             raise
+        if isinstance(error, OSError) and error.errno in OF_THE_SYSTEM:
+            place = f"{error.filename}: " if error.filename else ""
+            _say(f"{place}{error.strerror}.")
+            sys.exit(DataError.exit_code)
         _say(f"{type(error).__name__}: {error} (SHOTFIT_DEBUG=1 shows where)")
         sys.exit(1)
 

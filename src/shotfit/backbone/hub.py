@@ -1,5 +1,6 @@
 """Checkpoints: embedded in the package, in a local folder, or on the Hugging Face hub."""
 
+import importlib
 import importlib.util
 import os
 from collections.abc import Iterator, Sequence
@@ -195,7 +196,22 @@ def _readable(name: str, folder: Path) -> Iterator[None]:
                 f"The tokenizer of {name!r} needs sentencepiece, which is not installed: "
                 "pip install 'shotfit[siglip]'."
             )
-        raise DataError(message) from error
+        raise DataError(message + _broken_torchvision()) from error
+
+
+def _broken_torchvision() -> str:
+    """What transformers does not say: it loads torchvision wherever that is installed, and one that
+    was made for another version of torch cannot be."""
+    if importlib.util.find_spec("torchvision") is None:
+        return ""
+    try:
+        importlib.import_module("torchvision")
+    except Exception as error:
+        return (
+            f" torchvision is installed and cannot be imported ({error}): install the one that was "
+            f"made for torch {torch.__version__}, or pip uninstall torchvision."
+        )
+    return ""
 
 
 def read_image_spec(folder: Path) -> ImageSpec:

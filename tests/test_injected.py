@@ -1,7 +1,8 @@
 """What breaks around a run, injected: each has an outcome that is stated, and none hangs.
 
 A lost node of Ray is in tests/bench/node_loss.py, an accelerator without memory in
-tests/training/test_out_of_memory.py, a loss that is not finite in tests/training/test_divergence.py.
+tests/training/test_out_of_memory.py, a loss that is not finite in
+tests/training/test_divergence.py.
 """
 
 import os

@@ -65,13 +65,13 @@ def run(options: argparse.Namespace) -> None:
         if options.part in (None, name):
             started = time.monotonic()
             found = part()
-            before = record.get(name, {}).get("found", {}) if options.only else {}
+            # With --only, beside what others were found to do before.
+            before = record.get(name, {}) if options.only else {}
             record[name] = {
-                "found": {**before, **found},
-                "seed": options.seed,
-                "seconds": round(time.monotonic() - started),
+                "found": {**before.get("found", {}), **found},
+                "seconds": before.get("seconds", 0) + round(time.monotonic() - started),
                 "processors": os.cpu_count(),
-                "command": " ".join(sys.argv[1:]),
+                "commands": [*before.get("commands", ()), " ".join(sys.argv[1:])],
             }
             RECORD.parent.mkdir(parents=True, exist_ok=True)
             RECORD.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")

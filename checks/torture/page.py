@@ -53,9 +53,8 @@ def page(record: dict[str, Any]) -> str:
 
 def _said(part: dict[str, Any]) -> str:
     minutes = max(1, round(part["seconds"] / 60))
-    return (
-        f"`python -m torture {part['command']}`, about {minutes} min on {part['processors']} cores."
-    )
+    commands = "; ".join(f"`python -m torture {command}`" for command in part["commands"])
+    return f"{commands}: about {minutes} min on {part['processors']} cores, busy with other work."
 
 
 def _interruptions(part: dict[str, Any]) -> str:

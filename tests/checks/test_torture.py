@@ -58,7 +58,7 @@ def test_a_command_crashes_at_the_operation_that_was_asked_for(tmp_path):
 
 def test_the_page_says_what_was_lost():
     verdicts = {"same": 1, "same, with files left over": 2, "lost (exit code 0)": 3}
-    part = {"command": "run", "seconds": 61, "processors": 2, "seed": 1}
+    part = {"commands": ["run"], "seconds": 61, "processors": 2}
     kinds = dict.fromkeys(("kills", "full disk", "two at once"), verdicts)
     found = {"fit": {**kinds, "crashes": {"operations": 9, **verdicts}}}
     text = page({"interruptions": {**part, "found": found}})

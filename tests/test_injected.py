@@ -17,6 +17,7 @@ from conftest import SPEC, make_backbone, shapes_dataset
 from shotfit.adaptation import adapt
 from shotfit.backbone import hub
 from shotfit.backbone.hub import find_checkpoint
+from shotfit.data.images import open_image
 from shotfit.data.prefetch import Loading, prepared_batches
 from shotfit.data.sources import load_dataset
 from shotfit.data.task import make_task
@@ -31,7 +32,7 @@ def photos(tmp_path):
     for example in shapes_dataset(4, train=2, test=1).train:
         path = tmp_path / "photos" / example.key
         path.parent.mkdir(parents=True, exist_ok=True)
-        example.image.resize((200, 180)).save(path)
+        open_image(example.image).resize((200, 180)).save(path)
     return tmp_path / "photos"
 
 

@@ -137,13 +137,13 @@ def test_an_image_is_opened_once_for_its_pixels_and_its_hash(photos, checkpoint,
     opened = []
 
     def counting(module):
-        original = module.open_image
+        original = module.opened_image
 
-        def open_image(image, *rest, **options):
+        def opened_image(image, *rest, **options):
             opened.append(str(image))
             return original(image, *rest, **options)
 
-        monkeypatch.setattr(module, "open_image", open_image)
+        monkeypatch.setattr(module, "opened_image", opened_image)
 
     counting(decoded)
     counting(image_hashes)

@@ -52,7 +52,7 @@ class _Place:
         assert self.code == 0 or command.refused, (command.words, self.code)
         self.seconds = time.monotonic() - started
         self.expected = command.outcome(folder)
-        self.operations = int(self.count.read_text() or 0)
+        self.operations = int(self.count.read_text()) if self.count.exists() else 0
 
     def _note(self, number: int) -> None:
         # By the system's own calls: `open` would be watched.

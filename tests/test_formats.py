@@ -64,7 +64,8 @@ def test_earlier_ones_call_embeddings_of_each_prompt_views(saved):
     safetensors.torch.save_file({**tensors, "views": each}, saved / CLASSES)
     change(saved, classes=sha256(saved / CLASSES))
     classifier = FewShotClassifier.from_pretrained(saved, backbone=BACKBONE)
-    assert torch.equal(classifier.known.everything.per_prompt, each)
+    found = classifier.known.everything.per_prompt
+    assert found is not None and torch.equal(found, each)
 
 
 def test_a_record_lies_where_it_did_and_says_what_it_said(tmp_path):

@@ -95,15 +95,15 @@ def test_another_thread_changes_nothing():
 def test_the_command_keeps_or_discards(shotfit, checkpoint, tmp_path, monkeypatch, choice, saved):
     from shotfit.training import loop
 
-    report, count = loop._report, []
+    measure, count = loop._measure, []
 
     def pressed(*arguments):
         count.append(1)
         if len(count) == 3:
             press()
-        return report(*arguments)
+        return measure(*arguments)
 
-    monkeypatch.setattr(loop, "_report", pressed)
+    monkeypatch.setattr(loop, "_measure", pressed)
     monkeypatch.setattr("sys.stdin", io.StringIO())
     out = tmp_path / "model"
     options = () if choice is None else ("--on-interrupt", choice)

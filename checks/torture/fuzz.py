@@ -20,6 +20,8 @@ from torture.inputs import Reader, readers
 
 SLOW = 5.0
 """Seconds of the processor after which an input counts as a failure."""
+SUPPRESSED = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+"""Slow or large inputs are what is looked for here."""
 TOKENS = (
     *(
         b"\0",
@@ -90,7 +92,7 @@ def _drawn(reader: Reader, feed: Callable[[bytes], None], count: int, number: in
         database=None,
         deadline=None,
         phases=[Phase.generate],
-        suppress_health_check=list(HealthCheck),
+        suppress_health_check=SUPPRESSED,
     )
     @given(st.integers(0, 2**48), VALUES)
     def feed_drawn(drawn: int, value: Any) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from transformers.modeling_outputs import BaseModelOutputWithPooling
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
 import augment  # noqa: E402
@@ -63,7 +64,8 @@ def test_towers_compute_what_transformers_clip_computes():
     ours = vision(images), text(ids, torch.float32)
     theirs = clip.get_image_features(pixel_values=images), clip.get_text_features(input_ids=ids)
     for mine, other in zip(ours, theirs, strict=True):
-        unit = torch.nn.functional.normalize(other.pooler_output, dim=-1)
+        assert isinstance(other, BaseModelOutputWithPooling)
+        unit = torch.nn.functional.normalize(cast(torch.Tensor, other.pooler_output), dim=-1)
         torch.testing.assert_close(mine, unit, atol=1e-5, rtol=1e-5)
 
 

@@ -274,15 +274,15 @@ def test_python_goes_on_with_its_history(checkpoint, tmp_path):
 
 def terminated_at(monkeypatch, update):
     """SIGTERM at an update; only once."""
-    report, count = loop._report, []
+    measure, count = loop._measure, []
 
     def ending(*arguments):
         count.append(1)
         if len(count) == update:
             os.kill(os.getpid(), signal.SIGTERM)
-        return report(*arguments)
+        return measure(*arguments)
 
-    monkeypatch.setattr(loop, "_report", ending)
+    monkeypatch.setattr(loop, "_measure", ending)
 
 
 def test_the_command_goes_on_after_sigterm(shotfit, checkpoint, tmp_path, monkeypatch):

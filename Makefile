@@ -24,6 +24,10 @@ RUN := cd "$(SOURCE)" && OMP_NUM_THREADS=1
 # Two processes; a group of tests (`xdist_group`) stays together in one of them.
 PYTEST := "$(BIN)/python" -m pytest -n 2 --dist loadgroup
 
+# Gradio, and what it needs beside the packages of `dev`. It asks for a Pillow before 13 and works with
+# 13, with which the golden curves were recorded: pip would not install both.
+PAGE := gradio gradio_client hf-gradio safehttpx groovy pydub semantic-version orjson Brotli pytz
+
 .PHONY: demo test check setup bench-smoke
 
 demo: setup
@@ -54,6 +58,7 @@ $(STAMP):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed (PYTHON=...)"; exit 1; }
 	@test -x "$(BIN)/python" || $(PYTHON) -m venv "$(VENV)"
 	@"$(BIN)/python" -m pip install --quiet --disable-pip-version-check --constraint "$(SOURCE)/constraints.txt" --editable "$(SOURCE)[dev]"
+	@"$(BIN)/python" -m pip install --quiet --disable-pip-version-check --constraint "$(SOURCE)/constraints.txt" --no-deps $(PAGE)
 	@rm -f "$(VENV)"/.installed-* && touch "$@"
 
 # Both keep what is done and go on when run again; each takes half an hour of one core. Every task

@@ -19,8 +19,6 @@ import pytest
 from shotfit.classifier import FewShotClassifier
 from shotfit.data.sources.demo import load
 
-pytest.importorskip("gradio")
-
 SOURCE = str(Path(__file__).parents[2] / "src")
 ICONS = load("animals")
 # The server itself says so when it asks anybody but this computer.
@@ -92,6 +90,7 @@ def project(tmp_path):
 
 @pytest.fixture
 def served(project, tmp_path):
+    pytest.importorskip("gradio")
     served = Served(tmp_path / "server.log", "app", project)
     yield served
     served.stop()

@@ -13,10 +13,15 @@ from shotfit.methods.base import Method
 ADVICE = "lower the learning rate, or use fp32"
 
 
+def finite(values: Tensor) -> bool:
+    """Whether all values are finite; a tensor on "meta" has none."""
+    return values.is_meta or bool(torch.isfinite(values).all())
+
+
 def first_not_finite(tensors: Iterable[tuple[str, Tensor | None]]) -> str | None:
     """The name of the first tensor that has a value that is not finite; None without one."""
     for name, values in tensors:
-        if values is not None and values.is_floating_point() and not torch.isfinite(values).all():
+        if values is not None and values.is_floating_point() and not finite(values):
             return name
     return None
 
@@ -44,7 +49,9 @@ def check_trained(method: Method, updates: str) -> None:
     Raises:
         Diverged: naming the tensor whose values are not finite.
     """
-    tensors = {**method.learned_state(), **dict(method.named_parameters())}
+    state = method.state_dict()
+    learned = {name: state[name] for name in method.learned_names()}
+    tensors = {**learned, **dict(method.named_parameters())}
     tensor = first_not_finite((name, values.detach()) for name, values in tensors.items())
     if tensor is not None:
         raise Diverged(f"{tensor} is not finite after {updates}: {ADVICE}.")
@@ -60,5 +67,5 @@ def check_answers(method: Method, support: SupportSet) -> None:
     """
     pixels, _ = next(support.plain(1))
     classes = method.encode_classes(support.classnames[:2])
-    if not torch.isfinite(method(pixels.to(method.backbone.device), classes)).all():
+    if not finite(method(pixels.to(method.backbone.device), classes)):
         raise Diverged(f"After the last update, scores are not finite: {ADVICE}.")

@@ -236,3 +236,8 @@ def test_a_grid_takes_templates_with_commas(shotfit, tmp_path):
     said = shotfit("table", "runs", "--results", tmp_path)[1]
     assert "2 templates" in " ".join(said.split())
     assert shotfit(*grid, "--template", "specific", "--templates", "imagenet")[0] == 2
+
+
+def test_a_missing_file_is_said_once(shotfit, tmp_path):
+    code, _, error = shotfit("fit", "digits", "--descriptions", tmp_path / "none.json")
+    assert code == 3 and error.count("cannot be read") == 1

@@ -48,6 +48,9 @@ OverwriteRecords = Annotated[
 ]
 Host = Annotated[str, typer.Option(help="Where to listen; other addresses open it to a network.")]
 Port = Annotated[int, typer.Option(min=1, max=65535)]
+PageBackbone = Annotated[
+    str, typer.Option(help="Hub id, folder, or iconclip, which knows drawn icons only.")
+]
 Browser = Annotated[bool, typer.Option(help="Open it in the browser.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]

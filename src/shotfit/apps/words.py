@@ -1,6 +1,5 @@
 """The words of classes as a user gives them: templates, a file or a set of them, descriptions."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -106,9 +105,10 @@ def _read_object(path: Path) -> dict[str, Any]:
 
 
 def _read_json(path: Path) -> Any:
+    text = _read(path)
     try:
-        return parse_json(_read(path))
-    except (ValueError, json.JSONDecodeError) as error:
+        return parse_json(text)
+    except ValueError as error:
         raise DataError(f"{path} cannot be read: {error}") from error
 
 

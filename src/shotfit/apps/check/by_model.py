@@ -107,10 +107,11 @@ def _alike(dataset: Dataset, classes: Tensor, method: Method) -> list[Finding]:
     told = "; ".join(
         f"{names[one]!r} and {names[other]!r} ({cosine:.2f})" for one, other, cosine in pairs[:TOLD]
     )
-    count = f"{len(pairs)} pair{'s' if len(pairs) > 1 else ''} of names"
+    several = len(pairs) > 1
+    count = f"{len(pairs)} pairs of names are" if several else "1 pair of names is"
     text = (
-        f"{count} are more alike to {method.backbone.name} than 999 of 1,000 pairs of everyday "
-        f"words (cosine above {bound:.2f}), and are taken for each other more often: {told}"
+        f"{count} more alike to {method.backbone.name} than 999 of 1,000 pairs of everyday words "
+        f"(cosine above {bound:.2f}), and taken for each other more often: {told}"
         + (" …" if len(pairs) > TOLD else "")
     )
     return [Finding("confusable", text)]

@@ -17,9 +17,7 @@ def app(
     project: Annotated[
         Path, typer.Argument(help="Folder of the project: pictures, names, classifier.")
     ] = Path("shotfit-project"),
-    backbone: Annotated[
-        str, typer.Option(help="Hub id, folder, or iconclip, which knows drawn icons only.")
-    ] = "iconclip",
+    backbone: options.PageBackbone = "iconclip",
     host: options.Host = "127.0.0.1",
     port: options.Port = 7860,
     browser: options.Browser = True,

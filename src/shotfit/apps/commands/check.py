@@ -69,4 +69,6 @@ def check(
     if count:
         raise DataError(f"{count} problem{'s' if count > 1 else ''} found in {data}.")
     if not as_json:
-        print("No problems found.")
+        warned = len(report.texts("warning"))
+        told = f", {warned} note{'s' if warned > 1 else ''} above" if warned else ""
+        print(f"No problems found that would stop a fit{told}.")

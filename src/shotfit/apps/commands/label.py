@@ -21,9 +21,7 @@ def label(
     classes: Annotated[
         list[str] | None, typer.Option("--class", help="Names to choose among, beside its own.")
     ] = None,
-    backbone: Annotated[
-        str, typer.Option(help="Hub id, folder, or iconclip, which knows drawn icons only.")
-    ] = "iconclip",
+    backbone: options.PageBackbone = "iconclip",
     host: options.Host = "127.0.0.1",
     port: options.Port = 7860,
     browser: options.Browser = True,

@@ -41,7 +41,7 @@ def scores(folder):
 
 
 def test_a_saved_classifier_is_whole_and_answers(saved):
-    assert all(finding.passed for finding in verify(saved, backbone=BACKBONE))
+    assert all(check.passed for check in verify(saved, backbone=BACKBONE))
     assert scores(saved).shape == (1, 5)
 
 

@@ -41,7 +41,7 @@ def changed(folder, **changes):
 
 
 def passed(folder):
-    return {finding.what: finding.passed for finding in verify(folder)}
+    return {check.what: check.passed for check in verify(folder)}
 
 
 WHOLE = {"files": True, "tensors": True, "model": True, "classes": True, "answer": True}

@@ -26,11 +26,7 @@ RECIPE = Recipe(
         Stage("linear", training={"iterations": 3, "lr": 1e-2}),
     )
 )
-READING = [
-    name
-    for name in list_methods()
-    if get_method(name).uses_words and get_method(name).uses_template
-]
+READING = [name for name in list_methods() if get_method(name).reads == "words"]
 
 
 def mean_of(backbone, texts):

@@ -22,7 +22,7 @@ EMBEDDING_TOLERANCE = 1e-5
 
 
 @dataclass(frozen=True)
-class Finding:
+class Check:
     """One thing that was looked at: `passed` is None for what could not be."""
 
     what: str
@@ -32,7 +32,7 @@ class Finding:
 
 def verify(
     folder: Path, *, device: str | None = None, backbone: str | None = None
-) -> Iterator[Finding]:
+) -> Iterator[Check]:
     """Looks at the files, their hashes and tensors, the pretrained model, the class embeddings and
     the answer to the probe, in this order; ends where nothing further can be looked at.
 
@@ -42,47 +42,47 @@ def verify(
     try:
         settings = read_settings(folder)
     except (DataError, UsageError, OSError) as error:
-        yield Finding("files", False, str(error))
+        yield Check("files", False, str(error))
         return
-    yield Finding("files", True, f"{CONFIG} and {', '.join(settings['files'])} are unaltered")
+    yield Check("files", True, f"{CONFIG} and {', '.join(settings['files'])} are unaltered")
     try:
         fitted = saving.load(str(folder), device=device, revision=None, backbone_name=backbone)
     except (DataError, UsageError, OSError) as error:
-        yield Finding("model", False, str(error))
+        yield Check("model", False, str(error))
         return
     learned = fitted.method.learned_state()
     values = sum(tensor.numel() for tensor in learned.values())
-    yield Finding("tensors", True, f"{len(learned)} with {values:,} values, all finite, all fit")
+    yield Check("tensors", True, f"{len(learned)} with {values:,} values, all finite, all fit")
     yield _model(settings, fitted)
     yield _classes(fitted)
     yield _probe(settings.get("probe"), fitted)
 
 
-def _model(settings: dict[str, Any], fitted: Fitted) -> Finding:
+def _model(settings: dict[str, Any], fitted: Fitted) -> Check:
     name = fitted.method.backbone.name
     if settings.get("frozen_fingerprint") is None:
-        return Finding("model", None, f"{name}: only its position embeddings were noted, they fit")
-    return Finding("model", True, f"{name}, every tensor that was not trained as it was")
+        return Check("model", None, f"{name}: only its position embeddings were noted, they fit")
+    return Check("model", True, f"{name}, every tensor that was not trained as it was")
 
 
 @torch.no_grad()
-def _classes(fitted: Fitted) -> Finding:
+def _classes(fitted: Fitted) -> Check:
     """Embeds the names again, where the method can without what it was trained on."""
     names, kept = fitted.classes.everything, fitted.embeds
     if kept is None:
-        return Finding("classes", None, f"{len(names)} names, whose embeddings were not kept")
+        return Check("classes", None, f"{len(names)} names, whose embeddings were not kept")
     try:
         made = fitted.method.encode_classes(names).weight
     except UsageError as error:
-        return Finding("classes", None, f"{len(names)} names; {error}")
+        return Check("classes", None, f"{len(names)} names; {error}")
     return _compared(
         "classes", f"{len(names)} names embedded again", kept["weight"], made, EMBEDDING_TOLERANCE
     )
 
 
-def _probe(kept: Any, fitted: Fitted) -> Finding:
+def _probe(kept: Any, fitted: Fitted) -> Check:
     if kept is None:
-        return Finding("answer", None, "none was kept: saved before there were any")
+        return Check("answer", None, "none was kept: saved before there were any")
     try:
         before = torch.tensor(kept["scores"], dtype=torch.float32)
         exact = (kept["torch"], kept["device"], kept["threads"]) == (
@@ -91,18 +91,18 @@ def _probe(kept: Any, fitted: Fitted) -> Finding:
             torch.get_num_threads(),
         )
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
-        return Finding("answer", False, f"what was kept of it cannot be read: {error}")
+        return Check("answer", False, f"what was kept of it cannot be read: {error}")
     now = probe_scores(fitted.method, fitted.classes.everything, fitted.embeds)
     most = 0 if exact else TOLERANCE
     return _compared("answer", f"{len(now)} scores of the probe", before, now, most)
 
 
-def _compared(what: str, shown: str, before: Tensor, now: Tensor, most: float) -> Finding:
+def _compared(what: str, shown: str, before: Tensor, now: Tensor, most: float) -> Check:
     before, now = before.float().cpu(), now.float().cpu()
     if before.shape != now.shape:
-        return Finding(what, False, f"{shown}: {list(now.shape)}, and not {list(before.shape)}")
+        return Check(what, False, f"{shown}: {list(now.shape)}, and not {list(before.shape)}")
     difference = (before - now).abs().max().item() if before.numel() else 0.0
     if difference == 0:
-        return Finding(what, True, f"{shown}, equal to the bit")
+        return Check(what, True, f"{shown}, equal to the bit")
     allowed = f"up to {most:.0e} is allowed" if most else "version, device and threads are as then"
-    return Finding(what, difference <= most, f"{shown}, different by {difference:.1e} ({allowed})")
+    return Check(what, difference <= most, f"{shown}, different by {difference:.1e} ({allowed})")

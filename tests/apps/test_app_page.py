@@ -166,7 +166,7 @@ def name_and_show(tab, tmp_path):
     tab.get_by_text("note.png is not an image that can be read").wait_for()
     tab.get_by_role("row", name=re.compile("maple leaf 3")).wait_for()
     tab.get_by_role("button", name="Check the pictures").click()
-    tab.locator("#findings li, #findings p").first.wait_for()
+    tab.locator("#diagnoses li, #diagnoses p").first.wait_for()
     picture_of(tab, "wide-pictures")
 
 

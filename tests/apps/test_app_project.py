@@ -96,11 +96,11 @@ def test_pictures_are_kept_as_a_manifest_that_fit_reads(project):
 
 
 def test_what_check_finds_is_told(project):
-    assert project.findings() == {"problems": [], "notes": []}
+    assert project.diagnoses() == {"problems": [], "notes": []}
     blank = png(Image.new("RGB", (40, 40), "white"))
     project.add_pictures("red", [*uploads("red"), ("blank.png", blank)])
     project.add_class("blue")
-    found = project.findings()
+    found = project.diagnoses()
     assert found["problems"] == []
     assert any("nearly one colour" in note for note in found["notes"])
     assert found["notes"][-1] == "known by their names alone: 'blue'"

@@ -11,7 +11,7 @@ from PIL import Image, ImageDraw
 
 from shotfit.apps.check.by_model import model_findings
 from shotfit.apps.check.classes import looks_like_code
-from shotfit.apps.check.findings import CheckReport, Finding, ShownImage
+from shotfit.apps.check.diagnosis import CheckReport, Diagnosis, ShownImage
 from shotfit.apps.check.showing import write_report
 from shotfit.backbone import Backbone
 from shotfit.data.dataset import Dataset, Example
@@ -228,7 +228,7 @@ def test_a_wrong_label_is_found_and_shown(shotfit, mistaken, tmp_path):
     assert code == 0 and "No problems found" in said
     assert f"wrong.png is labelled {names[1]!r} and looks like {names[0]!r}" in said
     found = json.loads(out.read_text())
-    about = [one for one in found["findings"] if one["kind"] == "mislabelled"]
+    about = [one for one in found["diagnoses"] if one["kind"] == "mislabelled"]
     assert about[0]["images"] == [
         {
             "image": f"{names[1]}/wrong.png",
@@ -252,13 +252,13 @@ def test_a_wrong_label_is_found_and_shown(shotfit, mistaken, tmp_path):
 
 def test_a_page_is_written_whatever_is_in_it(tmp_path):
     bad = ShownImage("<b>.png", "<script>", tmp_path / "gone.png", "<i>")
-    findings = (
-        Finding("unreadable", "<script>alert(1)</script>", "error"),
-        Finding("copies", "two", groups=((bad, bad),)),
-        Finding("mislabelled", "one", groups=((bad,),)),
-        Finding("mislabelled", "another", groups=((bad,),)),
+    diagnoses = (
+        Diagnosis("unreadable", "<script>alert(1)</script>", "error"),
+        Diagnosis("copies", "two", groups=((bad, bad),)),
+        Diagnosis("mislabelled", "one", groups=((bad,),)),
+        Diagnosis("mislabelled", "another", groups=((bad,),)),
     )
-    report = CheckReport("<b>", (("<i>", 3), ("b", 0)), {"train": 3}, findings)
+    report = CheckReport("<b>", (("<i>", 3), ("b", 0)), {"train": 3}, diagnoses)
     write_report(report, tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
     assert not re.search(r"<(script|b|i)>(?!(&lt;|looks))", page.replace("<b>&lt;i&gt;</b>", ""))

@@ -158,7 +158,7 @@ class FitOptions:
         """Refuses what would change nothing. A grid's options are for many methods, a fit's for
         one."""
         first = recipe.stages[0].method
-        if isinstance(words, str) and not get_method(first).uses_template:
+        if isinstance(words, str) and get_method(first).reads == "nothing":
             raise UsageError(
                 f"{first} learns the words around the class name and reads no template; it starts "
                 "from its own phrase (shotfit list-methods, docs/papers.md)."

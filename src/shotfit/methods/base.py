@@ -71,10 +71,9 @@ class Method(nn.Module):
     # The loss is a mean over images and takes no gradients itself: a batch can be taken in parts,
     # and the loss scaled, as fp16 needs it.
     additive_loss: ClassVar[bool] = True
-    # The prompt is the task's template; methods that learn it start from a phrase of their own.
-    uses_template: ClassVar[bool] = True
-    # A class may be the mean of several texts; other methods need the one template.
-    uses_words: ClassVar[bool] = True
+    # What of a task's words it reads: all of them, so that a class may be the mean of several
+    # texts; the one template; nothing, where the prompt is learned from a phrase of its own.
+    reads: ClassVar[Literal["words", "template", "nothing"]] = "words"
     # The images on which a method chooses what training leaves open: an epoch, a weight. On an
     # instance, after `finish`: those that were in fact used, which may be fewer.
     selects_on: SelectsOn = "nothing"
@@ -195,8 +194,8 @@ class Method(nn.Module):
         Raises:
             UsageError: by methods that read no template, or a single one.
         """
-        if words.several and not (cls.uses_words and cls.uses_template):
-            takes = "a single template" if cls.uses_template else "no template"
+        if words.several and cls.reads != "words":
+            takes = "a single template" if cls.reads == "template" else "no template"
             raise UsageError(
                 f"{cls.__name__} reads {takes}, so that several templates or descriptions have no "
                 "effect on it; 2sfs, lora, bitfit and zero_shot take them, for instance."

@@ -57,7 +57,7 @@ class CLAP(Method):
     """CLAP and ZS-LP (see the module's docstring)."""
 
     Config = CLAPConfig
-    uses_words = False
+    reads = "template"
     first_fraction = None
 
     @torch.no_grad()

@@ -48,7 +48,7 @@ class CoCoOp(Method):
     """CoCoOp (see the module's docstring)."""
 
     Config = CoCoOpConfig
-    uses_template = False
+    reads = "nothing"
     starts_at_zero_shot = False
     first_fraction = 0.3
 

@@ -43,7 +43,7 @@ class CoOp(Method):
     """CoOp (see the module's docstring)."""
 
     Config = CoOpConfig
-    uses_template = False
+    reads = "nothing"
     starts_at_zero_shot = False
     first_fraction = 0.3
 

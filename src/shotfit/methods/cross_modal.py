@@ -51,7 +51,7 @@ class CrossModal(Method):
     """The cross-modal probe (see the module's docstring)."""
 
     Config = CrossModalConfig
-    uses_words = False
+    reads = "template"
     first_fraction = None
     selects_on = "validation shots"
 

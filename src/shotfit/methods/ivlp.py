@@ -69,7 +69,7 @@ class IVLP(Method):
     """IVLP (see the module's docstring)."""
 
     Config = IVLPConfig
-    uses_template = False
+    reads = "nothing"
     starts_at_zero_shot = False
     first_fraction = 0.3
 

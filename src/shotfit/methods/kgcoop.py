@@ -48,7 +48,7 @@ class KgCoOp(Method):
     """KgCoOp (see the module's docstring)."""
 
     Config = KgCoOpConfig
-    uses_words = False
+    reads = "template"
     starts_at_zero_shot = False
     first_fraction = 0.3
 

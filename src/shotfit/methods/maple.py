@@ -47,7 +47,7 @@ class MaPLe(Method):
     """MaPLe (see the module's docstring)."""
 
     Config = MaPLeConfig
-    uses_template = False
+    reads = "nothing"
     starts_at_zero_shot = False
     first_fraction = 0.3
 

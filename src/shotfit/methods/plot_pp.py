@@ -65,7 +65,7 @@ class PLOT(Method):
     """PLOT++ (see the module's docstring)."""
 
     Config = PLOTConfig
-    uses_template = False
+    reads = "nothing"
     starts_at_zero_shot = False
     first_fraction = 0.3
 

@@ -59,7 +59,7 @@ class ProGrad(Method):
     """ProGrad (see the module's docstring)."""
 
     Config = ProGradConfig
-    uses_words = False
+    reads = "template"
     # Which part of the gradient is kept depends on the whole batch, and the loss takes gradients.
     additive_loss = False
     starts_at_zero_shot = False

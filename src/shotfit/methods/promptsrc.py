@@ -68,7 +68,7 @@ class PromptSRC(Method):
     """PromptSRC (see the module's docstring)."""
 
     Config = PromptSRCConfig
-    uses_template = False
+    reads = "nothing"
     starts_at_zero_shot = False
     first_fraction = 0.3
 

@@ -22,7 +22,7 @@ class SharedRepresentation(Method):
     CLIP, and a `template`, which may be None.
     """
 
-    uses_words = False
+    reads = "template"
     starts_at_zero_shot = False
     first_fraction = 0.3
     crop_scale = (0.5, 1.0)

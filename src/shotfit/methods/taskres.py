@@ -45,7 +45,7 @@ class TaskRes(Method):
     """TaskRes (see the module's docstring)."""
 
     Config = TaskResConfig
-    uses_words = False
+    reads = "template"
     open_vocabulary = False
     first_fraction = None
 

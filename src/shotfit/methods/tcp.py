@@ -63,7 +63,7 @@ class TCP(Method):
     """TCP (see the module's docstring)."""
 
     Config = TCPConfig
-    uses_words = False
+    reads = "template"
     starts_at_zero_shot = False
     first_fraction = 0.3
 

@@ -22,7 +22,7 @@ MOST_CLASSES = 200
 
 @dataclass(frozen=True)
 class Picture:
-    """An image that a finding is about: a data address of a small copy, empty where there is none,
+    """An image of a diagnosis: the data address of a small copy, empty where there is none,
     its name, its class, and what is said of it alone."""
 
     address: str
@@ -32,8 +32,8 @@ class Picture:
 
 
 @dataclass(frozen=True)
-class PageFinding:
-    """A finding with the pictures that are shown, pairs together; `more` groups are not."""
+class PageDiagnosis:
+    """A diagnosis with the pictures that are shown, pairs together; `more` groups are not."""
 
     kind: str
     text: str
@@ -48,8 +48,8 @@ class CheckFacts:
 
     title: str
     about: Sequence[tuple[str, str]]
-    errors: Sequence[PageFinding]
-    warnings: Sequence[PageFinding]
+    errors: Sequence[PageDiagnosis]
+    warnings: Sequence[PageDiagnosis]
     classes: Sequence[tuple[str, int]]
 
 
@@ -58,8 +58,8 @@ def check_page(facts: CheckFacts) -> str:
     parts = [
         _verdict(facts),
         pairs_table("What was looked at", facts.about),
-        *_findings("Error", facts.errors),
-        *_findings("Warning", facts.warnings),
+        *_diagnoses("Error", facts.errors),
+        *_diagnoses("Warning", facts.warnings),
         _classes(facts),
     ]
     return self_contained_page(facts.title, "What a fit on this data would meet.", parts)
@@ -75,10 +75,10 @@ def _verdict(facts: CheckFacts) -> str:
     return section("Verdict", f'<p class="big">{words}</p>\n<p>{noted}</p>')
 
 
-def _findings(level: str, findings: Sequence[PageFinding]) -> list[str]:
-    """A section for each kind, in the order of their first finding."""
-    order = list(dict.fromkeys(one.kind for one in findings))
-    ranked = sorted(findings, key=lambda one: order.index(one.kind))
+def _diagnoses(level: str, diagnoses: Sequence[PageDiagnosis]) -> list[str]:
+    """A section for each kind, in the order of their first diagnosis."""
+    order = list(dict.fromkeys(one.kind for one in diagnoses))
+    ranked = sorted(diagnoses, key=lambda one: order.index(one.kind))
     parts = []
     for kind, same in groupby(ranked, key=lambda one: one.kind):
         found = list(same)
@@ -96,18 +96,19 @@ def _findings(level: str, findings: Sequence[PageFinding]) -> list[str]:
     return parts
 
 
-def _one(finding: PageFinding) -> str:
-    words = f"<p>{escaped(finding.text)}</p>"
-    if not finding.groups:
+def _one(diagnosis: PageDiagnosis) -> str:
+    words = f"<p>{escaped(diagnosis.text)}</p>"
+    if not diagnosis.groups:
         return words
-    if len(finding.groups[0]) == 1:
-        shown = "".join(_figure(group[0]) for group in finding.groups)
+    if len(diagnosis.groups[0]) == 1:
+        shown = "".join(_figure(group[0]) for group in diagnosis.groups)
     else:
         shown = "".join(
-            f'<div class="pair">{"".join(map(_figure, group))}</div>\n' for group in finding.groups
+            f'<div class="pair">{"".join(map(_figure, group))}</div>\n'
+            for group in diagnosis.groups
         )
-    more = f'<p class="soft">and {finding.more:,} more</p>' if finding.more else ""
-    wide = "gallery" if len(finding.groups[0]) == 1 else "gallery pairs"
+    more = f'<p class="soft">and {diagnosis.more:,} more</p>' if diagnosis.more else ""
+    wide = "gallery" if len(diagnosis.groups[0]) == 1 else "gallery pairs"
     return f'{words}\n<div class="{wide}">\n{shown}</div>{more}'
 
 

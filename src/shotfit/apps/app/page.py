@@ -37,15 +37,15 @@ table.classes thead th { white-space: nowrap; }
 .one-line button { padding-left: .5rem !important; padding-right: .5rem !important; }
 .one-line :is(input, textarea) { min-width: 0 !important; }
 :is(#class-gallery, #answers) .grid-wrap { min-height: 6rem !important; height: auto !important; }
-ol.answers, ul.findings { list-style: none; margin: 0; padding: 0; }
+ol.answers, ul.diagnoses { list-style: none; margin: 0; padding: 0; }
 ol.answers li { display: grid; grid-template-columns: 8rem 1fr 3.6rem; gap: .6rem;
   align-items: center; padding: .15rem 0; }
 ol.answers .name { overflow-wrap: anywhere; }
 ol.answers .bar { background: var(--line); border-radius: 3px; overflow: hidden; }
 ol.answers .bar span { display: block; height: .7rem; background: var(--ours); }
 ol.answers .share { text-align: right; font-variant-numeric: tabular-nums; }
-ul.findings li { padding: .35rem .6rem; margin: .25rem 0; border-left: 3px solid var(--line); }
-ul.findings li.problems { border-color: #d55e00; }
+ul.diagnoses li { padding: .35rem .6rem; margin: .25rem 0; border-left: 3px solid var(--line); }
+ul.diagnoses li.problems { border-color: #d55e00; }
 .curves { display: flex; flex-wrap: wrap; gap: 1rem; }
 .curves figure { margin: 0; flex: 1 1 18rem; max-width: 32rem; }
 .curves figcaption { color: var(--soft); font-size: .9rem; }

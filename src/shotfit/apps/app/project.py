@@ -164,7 +164,7 @@ class Project:
             )
         return EXAMPLE[1][0]
 
-    def findings(self) -> dict[str, list[str]]:
+    def diagnoses(self) -> dict[str, list[str]]:
         """What `shotfit check` says of the pictures: `problems` and `notes`."""
         with self._changing:
             problems: list[str] = []

@@ -49,7 +49,7 @@ def answer_bars(answers: Sequence[Answer]) -> str:
     return f"<ol class='answers'>{rows}</ol>"
 
 
-def findings_list(found: Mapping[str, Sequence[str]]) -> str:
+def diagnoses_list(found: Mapping[str, Sequence[str]]) -> str:
     """What `check` says: what would stop a fit first, then what is worth knowing."""
     if not any(found.values()):
         return sentence("Nothing to complain about.")
@@ -58,4 +58,4 @@ def findings_list(found: Mapping[str, Sequence[str]]) -> str:
         for kind in ("problems", "notes")
         for text in found[kind]
     )
-    return f"<ul class='findings'>{rows}</ul>"
+    return f"<ul class='diagnoses'>{rows}</ul>"

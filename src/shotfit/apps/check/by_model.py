@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from shotfit.apps.check.classes import listed_names
-from shotfit.apps.check.findings import MOST, Finding, ShownImage
+from shotfit.apps.check.diagnosis import MOST, Diagnosis, ShownImage
 from shotfit.backbone import Backbone
 from shotfit.data.dataset import Dataset, Example, group_by_label
 from shotfit.data.prefetch import prepared_batches
@@ -28,7 +28,7 @@ TOLD = 10
 @torch.inference_mode()
 def model_findings(
     dataset: Dataset, backbone: Backbone, unreadable: set[str] | None, watch: Watch | None = None
-) -> tuple[list[Finding], dict[str, Any]]:
+) -> tuple[list[Diagnosis], dict[str, Any]]:
     """What is found, and facts about what was asked of the model. Images are left out for
     `unreadable` None, and those whose keys are in it."""
     method = Method(backbone, template=dataset.template).eval()
@@ -56,12 +56,12 @@ def model_findings(
     return [*found, *_suspected(dataset, examples, suspects(features, labels, classes))], facts
 
 
-def _too_long(dataset: Dataset, prompts: Sequence[str], backbone: Backbone) -> list[Finding]:
+def _too_long(dataset: Dataset, prompts: Sequence[str], backbone: Backbone) -> list[Diagnosis]:
     """Prompts that a fit would refuse, by the model's own tokenizer."""
     most = backbone.text.max_length
     lengths = [len(tokens) for tokens in backbone.tokenize(prompts)]
     return [
-        Finding(
+        Diagnosis(
             "too long",
             f"the prompt of {name!r} has {length} tokens, and {backbone.name} reads {most}: "
             "shorten the name",
@@ -72,7 +72,7 @@ def _too_long(dataset: Dataset, prompts: Sequence[str], backbone: Backbone) -> l
     ]
 
 
-def _case(dataset: Dataset, method: Method) -> list[Finding]:
+def _case(dataset: Dataset, method: Method) -> list[Diagnosis]:
     """Names that are one text to the model, and capitals where it was taught lower case."""
     found = []
     names, backbone = dataset.classnames, method.backbone
@@ -84,18 +84,18 @@ def _case(dataset: Dataset, method: Method) -> list[Finding]:
     for same in texts.values():
         if len(set(same)) > 1:
             text = f"{backbone.name} reads {' and '.join(map(repr, same))} as the same text"
-            found.append(Finding("one prompt", text))
+            found.append(Diagnosis("one prompt", text))
     apart = [name for name, one, two in zip(names, written, lowered, strict=True) if one != two]
     if apart:
         text = (
             f"{backbone.name} reads capital letters as other words than lower case, in which most "
             f"captions are written: {listed_names(apart)}"
         )
-        found.append(Finding("capitals", text))
+        found.append(Diagnosis("capitals", text))
     return found
 
 
-def _alike(dataset: Dataset, classes: Tensor, method: Method) -> list[Finding]:
+def _alike(dataset: Dataset, classes: Tensor, method: Method) -> list[Diagnosis]:
     def encode(texts: Sequence[str]) -> Tensor:
         return method.backbone.encode_text(texts).cpu()
 
@@ -114,7 +114,7 @@ def _alike(dataset: Dataset, classes: Tensor, method: Method) -> list[Finding]:
         f"(cosine above {bound:.2f}), and taken for each other more often: {told}"
         + (" …" if len(pairs) > TOLD else "")
     )
-    return [Finding("confusable", text)]
+    return [Diagnosis("confusable", text)]
 
 
 def _sample(examples: Sequence[Example]) -> list[Example]:
@@ -137,10 +137,10 @@ def _features(examples: Sequence[Example], method: Method, watch: Watch | None) 
 
 def _suspected(
     dataset: Dataset, examples: Sequence[Example], found: Sequence[Suspect]
-) -> list[Finding]:
+) -> list[Diagnosis]:
     names = dataset.classnames
     return [
-        Finding(
+        Diagnosis(
             "mislabelled",
             f"{examples[one.place].key} is labelled {names[examples[one.place].label]!r} and looks "
             f"like {names[one.looks_like]!r} ({one.agreeing} of its {one.neighbours} nearest "
@@ -155,7 +155,7 @@ def _suspected(
         )
         for one in found[:MOST]
     ] + (
-        [Finding("mislabelled", f"{len(found) - MOST:,} more images look like another class")]
+        [Diagnosis("mislabelled", f"{len(found) - MOST:,} more images look like another class")]
         if len(found) > MOST
         else []
     )

@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from shotfit.apps.check.findings import Finding, listed
+from shotfit.apps.check.diagnosis import Diagnosis, listed
 from shotfit.data.dataset import Dataset
 from shotfit.data.names import check_names
 from shotfit.errors import DataError
@@ -21,7 +21,9 @@ _CODE = re.compile(
 """Numbers, a letter or two before a number (n01440764), "class 3", hexadecimal digits, UUIDs."""
 
 
-def class_errors(dataset: Dataset, shots: int | None, *, empty_told: bool = False) -> list[Finding]:
+def class_errors(
+    dataset: Dataset, shots: int | None, *, empty_told: bool = False
+) -> list[Diagnosis]:
     """Names that no prompt can hold, and classes with fewer images than are asked for; of classes
     without any, it may have been told."""
     counts = Counter(example.label for example in dataset.train)
@@ -31,15 +33,15 @@ def class_errors(dataset: Dataset, shots: int | None, *, empty_told: bool = Fals
             check_names([name])
         except DataError as error:
             text = str(error).replace("class number 0", f"class number {label}")
-            found.append(Finding("name", text, "error"))
+            found.append(Diagnosis("name", text, "error"))
         if counts[label] < (shots or 1) and (counts[label] or not empty_told):
             wanted = f", fewer than {shots} shots" if shots else ""
             text = f"class {name!r} has {counts[label]} training images{wanted}"
-            found.append(Finding("shots", text, "error"))
+            found.append(Diagnosis("shots", text, "error"))
     return found
 
 
-def class_warnings(dataset: Dataset) -> list[Finding]:
+def class_warnings(dataset: Dataset) -> list[Diagnosis]:
     """What would surprise: names that mean nothing or the same, uneven and single classes."""
     return [*_names(dataset.classnames), *_numbers(dataset)]
 
@@ -49,11 +51,11 @@ def looks_like_code(name: str) -> bool:
     return _CODE.fullmatch(name.strip()) is not None
 
 
-def _names(names: Sequence[str]) -> list[Finding]:
+def _names(names: Sequence[str]) -> list[Diagnosis]:
     found = []
     doubled = [name for name, count in Counter(names).items() if count > 1]
     if doubled:
-        found.append(Finding("doubled", f"several classes are named {listed_names(doubled)}"))
+        found.append(Diagnosis("doubled", f"several classes are named {listed_names(doubled)}"))
     alike: dict[str, set[str]] = {}
     for name in names:
         alike.setdefault(plain(name), set()).add(name)
@@ -61,19 +63,19 @@ def _names(names: Sequence[str]) -> list[Finding]:
         if len(spellings) > 1:
             spelt = " and ".join(map(repr, sorted(spellings)))
             text = f"{spelt} differ in spelling alone: are they one class?"
-            found.append(Finding("spelling", text))
+            found.append(Diagnosis("spelling", text))
     codes = [name for name in names if looks_like_code(name)]
     if codes:
         text = f"these names look like codes, which mean nothing to the model: {listed(codes, 5)}"
-        found.append(Finding("codes", text))
+        found.append(Diagnosis("codes", text))
     return found
 
 
-def _numbers(dataset: Dataset) -> list[Finding]:
+def _numbers(dataset: Dataset) -> list[Diagnosis]:
     found = []
     if len(dataset.classnames) == 1:
         text = "there is a single class: every image will be answered with it"
-        found.append(Finding("single class", text))
+        found.append(Diagnosis("single class", text))
     counts = Counter(example.label for example in dataset.train)
     most, fewest = (pick(counts.values(), default=0) for pick in (max, min))
     if most > UNEVEN * fewest:
@@ -82,15 +84,15 @@ def _numbers(dataset: Dataset) -> list[Finding]:
             f"classes are uneven: the smallest, {least!r}, has {fewest} of the largest's {most} "
             "images"
         )
-        found.append(Finding("uneven", text))
+        found.append(Diagnosis("uneven", text))
     keys = Counter(example.key for example in dataset.train + dataset.val + dataset.test)
     twice = [key for key, count in keys.items() if count > 1]
     if twice:
         text = f"{len(twice)} images are listed more than once, such as {twice[0]}"
-        found.append(Finding("listed twice", text))
+        found.append(Diagnosis("listed twice", text))
     if not dataset.test:
         text = "there are no test images, so nothing can be measured"
-        found.append(Finding("no test images", text))
+        found.append(Diagnosis("no test images", text))
     return found
 
 

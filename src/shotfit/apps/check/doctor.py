@@ -11,8 +11,8 @@ from typing import Any
 
 from shotfit.apps.check.by_model import model_findings
 from shotfit.apps.check.classes import class_errors, class_warnings
-from shotfit.apps.check.findings import CheckReport, Finding, errors
-from shotfit.apps.check.pictures import image_findings, skipped_files
+from shotfit.apps.check.diagnosis import CheckReport, Diagnosis, errors
+from shotfit.apps.check.pictures import image_diagnoses, skipped_files
 from shotfit.backbone import Backbone
 from shotfit.data.checks import missing_files
 from shotfit.data.dataset import Dataset, Example
@@ -52,7 +52,7 @@ def check_data(
     unreadable: set[str] | None = None
     if wanted.decode:
         gone = _keys_of(dataset, frozenset(missing))
-        looked, unreadable = image_findings(_without(dataset, gone), watch)
+        looked, unreadable = image_diagnoses(_without(dataset, gone), watch)
         found += looked
         unreadable |= gone
     if source == "folder":
@@ -68,18 +68,18 @@ def check_data(
         name=dataset.name,
         classes=tuple(zip(dataset.classnames, counts, strict=True)),
         images={part: len(getattr(dataset, part)) for part in ("train", "val", "test")},
-        findings=tuple(sorted(found, key=lambda one: one.level != "error")),
+        diagnoses=tuple(sorted(found, key=lambda one: one.level != "error")),
         model=facts,
     )
 
 
 def _ask_model(
     dataset: Dataset, name: str, unreadable: set[str] | None, watch: Watch | None
-) -> tuple[list[Finding], dict[str, Any]]:
+) -> tuple[list[Diagnosis], dict[str, Any]]:
     try:
         return model_findings(dataset, Backbone.from_pretrained(name), unreadable, watch)
     except DataError as error:
-        return [Finding("model", str(error), "error")], {}
+        return [Diagnosis("model", str(error), "error")], {}
 
 
 def _keys_of(dataset: Dataset, files: frozenset[Path]) -> set[str]:

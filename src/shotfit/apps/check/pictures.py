@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from shotfit.apps.check.findings import NAMED, Finding, ShownImage, errors, listed
+from shotfit.apps.check.diagnosis import NAMED, Diagnosis, ShownImage, errors, listed
 from shotfit.data.dataset import Dataset, Example
 from shotfit.data.image_files import SUFFIXES, is_image
 from shotfit.data.image_looks import ImageLook, look_at, near_duplicates
@@ -22,7 +22,9 @@ Seen = tuple[str, Example, ImageLook]
 """The part of the dataset, the example, and its look."""
 
 
-def image_findings(dataset: Dataset, watch: Watch | None = None) -> tuple[list[Finding], set[str]]:
+def image_diagnoses(
+    dataset: Dataset, watch: Watch | None = None
+) -> tuple[list[Diagnosis], set[str]]:
     """What is found by opening every image, and the keys of those that cannot be read."""
     unreadable: dict[str, str] = {}
     seen: list[Seen] = []
@@ -38,7 +40,7 @@ def image_findings(dataset: Dataset, watch: Watch | None = None) -> tuple[list[F
     return [*found, *_single(dataset, seen), *_copies(dataset, seen)], set(unreadable)
 
 
-def skipped_files(folder: Path) -> list[Finding]:
+def skipped_files(folder: Path) -> list[Diagnosis]:
     """What lies in a folder and is not read, counted by the ending of its name."""
     paths = [path for path in folder.rglob("*") if path.is_file()]
     endings = Counter(
@@ -53,31 +55,31 @@ def skipped_files(folder: Path) -> list[Finding]:
         files = f"{count} {ending or 'nameless'} file{'s are' if count > 1 else ' is'}"
         picture = ending in PICTURES
         advice = f" not read: convert to {SUFFIXES[3][1:]} or png" if picture else " no image"
-        found.append(Finding("skipped", f"{files}{advice}"))
+        found.append(Diagnosis("skipped", f"{files}{advice}"))
     return found
 
 
-def _single(dataset: Dataset, seen: Sequence[Seen]) -> list[Finding]:
+def _single(dataset: Dataset, seen: Sequence[Seen]) -> list[Diagnosis]:
     kinds: tuple[tuple[str, str, Callable[[ImageLook], bool]], ...] = (
         ("blank", "nearly one colour", lambda look: look.blank),
         ("tiny", "tiny", lambda look: look.tiny),
         ("turned", "turned upright by their EXIF, as cameras mean it", lambda look: look.turned),
     )
-    findings = []
+    diagnoses = []
     for kind, words, holds in kinds:
         found = [ShownImage.of(dataset, example) for _, example, look in seen if holds(look)]
         if found:
             count = f"{len(found)} image{'s are' if len(found) > 1 else ' is'}"
             names = listed([one.key for one in found])
             groups = tuple((one,) for one in found)
-            findings.append(Finding(kind, f"{count} {words}: {names}", groups=groups))
-    return findings
+            diagnoses.append(Diagnosis(kind, f"{count} {words}: {names}", groups=groups))
+    return diagnoses
 
 
-def _copies(dataset: Dataset, seen: Sequence[Seen]) -> list[Finding]:
+def _copies(dataset: Dataset, seen: Sequence[Seen]) -> list[Diagnosis]:
     """Pairs of images that are or look the same, by what that does to a run."""
     if len(seen) > COMPARED:
-        return [Finding("copies", f"more than {COMPARED:,} images: no copies were looked for")]
+        return [Diagnosis("copies", f"more than {COMPARED:,} images: no copies were looked for")]
     kinds: dict[str, list[tuple[Seen, Seen]]] = {}
     for one, other in near_duplicates([look for _, _, look in seen]):
         pair = seen[one], seen[other]
@@ -95,7 +97,7 @@ def _relation(pair: tuple[Seen, Seen]) -> str:
     return "in one class, which learns nothing from the second"
 
 
-def _pairs(dataset: Dataset, words: str, pairs: Sequence[tuple[Seen, Seen]]) -> Finding:
+def _pairs(dataset: Dataset, words: str, pairs: Sequence[tuple[Seen, Seen]]) -> Diagnosis:
     groups = [
         (ShownImage.of(dataset, one, part), ShownImage.of(dataset, other, other_part))
         for (part, one, _), (other_part, other, _) in pairs
@@ -103,4 +105,4 @@ def _pairs(dataset: Dataset, words: str, pairs: Sequence[tuple[Seen, Seen]]) -> 
     told = [" and ".join(f"{one.key} ({one.name})" for one in group) for group in groups[:NAMED]]
     count = f"{len(pairs)} pair{'s' if len(pairs) > 1 else ''} of images"
     more = " …" if len(pairs) > NAMED else ""
-    return Finding("copies", f"{count} {words}: {'; '.join(told)}{more}", groups=tuple(groups))
+    return Diagnosis("copies", f"{count} {words}: {'; '.join(told)}{more}", groups=tuple(groups))

@@ -3,15 +3,15 @@
 import json
 from pathlib import Path
 
-from shotfit.apps.check.findings import CheckReport, Finding, ShownImage
+from shotfit.apps.check.diagnosis import CheckReport, Diagnosis, ShownImage
 from shotfit.data.thumbnails import thumbnail
 from shotfit.errors import DataError
-from shotfit.report.check_page import CheckFacts, PageFinding, Picture, check_page
+from shotfit.report.check_page import CheckFacts, PageDiagnosis, Picture, check_page
 from shotfit.system.files import write_atomically
 from shotfit.system.terminal import printable
 
 SHOWN = 12
-"""Images, or pairs of them, that the page shows of one finding."""
+"""Images, or pairs of them, that the page shows of one diagnosis."""
 SIDE = 96
 """Pixels of a small picture's side: hundreds of them are mailed in one page."""
 
@@ -55,14 +55,14 @@ def _facts(report: CheckReport) -> CheckFacts:
     return CheckFacts(
         title=f"{report.name}: {len(report.classes)} classes",
         about=[*counts, ("classes", str(len(report.classes))), *asked],
-        errors=[_finding(one) for one in report.findings if one.level == "error"],
-        warnings=[_finding(one) for one in report.findings if one.level == "warning"],
+        errors=[_diagnosis(one) for one in report.diagnoses if one.level == "error"],
+        warnings=[_diagnosis(one) for one in report.diagnoses if one.level == "warning"],
         classes=report.classes,
     )
 
 
-def _finding(found: Finding) -> PageFinding:
-    return PageFinding(
+def _diagnosis(found: Diagnosis) -> PageDiagnosis:
+    return PageDiagnosis(
         kind=found.kind,
         text=found.text,
         groups=[[_picture(one) for one in group] for group in found.groups[:SHOWN]],

@@ -31,22 +31,22 @@ def verify(
     from shotfit.apps.pretrained import confirmed
     from shotfit.errors import DataError
     from shotfit.system.terminal import printable
-    from shotfit.verification import Finding, verify
+    from shotfit.verification import Check, verify
 
-    findings: list[Finding] = []
+    checks: list[Check] = []
     try:
         given = confirmed(model, backbone)
     except DataError:
         # Said below, with what else is wrong.
         given = backbone
-    for finding in verify(saving.find(model), device=device, backbone=given):
-        findings.append(finding)
+    for check in verify(saving.find(model), device=device, backbone=given):
+        checks.append(check)
         if not as_json:
-            line = f"{MARKS[finding.passed]:<7}{finding.what:<9}{finding.detail}"
+            line = f"{MARKS[check.passed]:<7}{check.what:<9}{check.detail}"
             print(printable(line), flush=True)
-    failed = sum(finding.passed is False for finding in findings)
+    failed = sum(check.passed is False for check in checks)
     if as_json:
-        checks = [dataclasses.asdict(finding) for finding in findings]
-        print(json.dumps({"passed": not failed, "checks": checks}, indent=2, ensure_ascii=False))
+        told = [dataclasses.asdict(check) for check in checks]
+        print(json.dumps({"passed": not failed, "checks": told}, indent=2, ensure_ascii=False))
     if failed:
         raise typer.Exit(DataError.exit_code)

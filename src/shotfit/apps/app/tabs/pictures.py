@@ -5,7 +5,7 @@ from typing import Any
 import gradio as gr
 
 from shotfit.apps.app.session import Session, told, uploaded
-from shotfit.apps.app.shown import class_table, findings_list, sentence, sentences
+from shotfit.apps.app.shown import class_table, diagnoses_list, sentence, sentences
 from shotfit.data.thumbnails import small_picture
 from shotfit.errors import DataError
 
@@ -89,7 +89,7 @@ class PicturesTab:
 
     def check(self) -> str:
         """What `shotfit check` says."""
-        return findings_list(self.project.findings())
+        return diagnoses_list(self.project.diagnoses())
 
     def _lay_out_giving(self) -> None:
         self.name = gr.Dropdown(
@@ -131,7 +131,7 @@ class PicturesTab:
             self.remove = gr.Button("Remove the chosen picture", size="sm")
             self.forgetting = gr.Button("Remove the class", size="sm", variant="stop")
         self.checking = gr.Button("Check the pictures")
-        self.findings = gr.HTML(elem_id="findings")
+        self.diagnoses = gr.HTML(elem_id="diagnoses")
 
     def _wire(self) -> None:
         said = [*self.outputs, self.said]
@@ -143,7 +143,7 @@ class PicturesTab:
         self.forgetting.click(told(self.forget), [self.name], said)
         self.gallery.select(_place, None, [self.chosen])
         self.name.select(self.shown, [self.name], self.outputs)
-        self.checking.click(told(self.check), None, [self.findings])
+        self.checking.click(told(self.check), None, [self.diagnoses])
 
 
 def _place(event: gr.SelectData) -> int:

@@ -15,7 +15,7 @@ MOST = 50
 
 @dataclass(frozen=True)
 class ShownImage:
-    """An image that a finding is about, the name of its class, and what is said of it alone."""
+    """An image that a diagnosis is about, the name of its class, and what is said of it alone."""
 
     key: str
     name: str
@@ -29,7 +29,7 @@ class ShownImage:
 
 
 @dataclass(frozen=True)
-class Finding:
+class Diagnosis:
     """One thing that was found. An error would stop a run; a warning would not. `groups` are the
     images it is about, pairs together."""
 
@@ -57,12 +57,12 @@ class CheckReport:
     classes: tuple[tuple[str, int], ...]
     """Names with their numbers of training images."""
     images: dict[str, int]
-    findings: tuple[Finding, ...]
+    diagnoses: tuple[Diagnosis, ...]
     model: dict[str, Any] = field(default_factory=dict)
 
     def texts(self, level: str) -> list[str]:
         """The sentences of a level."""
-        return [one.text for one in self.findings if one.level == level]
+        return [one.text for one in self.diagnoses if one.level == level]
 
     def plain(self) -> dict[str, Any]:
         """JSON-ready values."""
@@ -72,16 +72,16 @@ class CheckReport:
             "images": self.images,
             "problems": self.texts("error"),
             "notes": self.texts("warning"),
-            "findings": [one.plain() for one in self.findings],
+            "diagnoses": [one.plain() for one in self.diagnoses],
             "model": self.model,
         }
 
 
-def errors(kind: str, texts: Sequence[str], more: str) -> list[Finding]:
+def errors(kind: str, texts: Sequence[str], more: str) -> list[Diagnosis]:
     """Errors of a kind, of which no more are told than help; `more` names the rest."""
-    told = [Finding(kind, text, "error") for text in texts[:MOST]]
+    told = [Diagnosis(kind, text, "error") for text in texts[:MOST]]
     if len(texts) > MOST:
-        told.append(Finding(kind, f"{len(texts) - MOST:,} more {more}", "error"))
+        told.append(Diagnosis(kind, f"{len(texts) - MOST:,} more {more}", "error"))
     return told
 
 

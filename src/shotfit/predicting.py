@@ -79,11 +79,13 @@ class Predicting(ABC):
         """
         self.warn_of_spelling(classnames or ())
         scorer = self.scorer(classnames)
-        refusal = None if reject is None else Refusal(scorer, reject)
+        refusal = None if reject is None else Refusal(scorer.held_out, scorer.trained, reject)
         found, single = images_of(images, fetch_urls=fetch_urls)
         answers: list[str | None] = []
         for batch in _readable(scorer, found):
-            refused = np.zeros(len(batch.logits), np.bool_) if refusal is None else refusal(batch)
+            refused = [False] * len(batch.logits)
+            if refusal is not None:
+                refused = batch.refused(refusal).tolist()
             chosen = zip(batch.logits.argmax(dim=-1).tolist(), refused, strict=True)
             answers += [None if none else scorer.names[index] for index, none in chosen]
         return answers[0] if single else answers
@@ -106,12 +108,12 @@ class Predicting(ABC):
             UsageError: when so few shots cannot promise that, saying what they can.
         """
         scorer = self.scorer(classnames)
-        sets = Sets(scorer, coverage)
+        sets = Sets(scorer.held_out, scorer.trained, coverage)
         found, single = images_of(images, fetch_urls=fetch_urls)
         answers: list[tuple[str, ...]] = []
         for batch in _readable(scorer, found):
             order = batch.logits.argsort(dim=-1, descending=True).tolist()
-            for inside, ranked in zip(sets(batch), order, strict=True):
+            for inside, ranked in zip(sets(batch.logits.numpy()), order, strict=True):
                 answers.append(tuple(scorer.names[index] for index in ranked if inside[index]))
         return answers[0] if single else answers
 

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from shotfit.config import from_dict, to_dict
 from shotfit.errors import DataError, UsageError
-from shotfit.evaluation.assessment import Assessment, Scores
+from shotfit.evaluation.assessment import Assessment
 from shotfit.evaluation.calibration import Calibration
+from shotfit.evaluation.decisions import Scores
 from shotfit.evaluation.expected import Expected
 
 _PREFIX = "assessment."

@@ -3,12 +3,14 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from conftest import shapes_dataset
 from example_images import picture
+from PIL import Image
 from test_contract import NAMES, fit
 
 from shotfit.backbone import Backbone
@@ -18,6 +20,7 @@ from shotfit.export.onnx import TOLERANCE, OnnxOptions, export_onnx
 from shotfit.methods import list_methods
 from shotfit.recipe import named_recipe
 from shotfit.runtime import ExportedClassifier
+from shotfit.runtime.class_matrix import ClassMatrix
 
 REFUSED = {"cocoop": "embeds every class anew", "plot_pp": "matches the prompts"}
 WITHOUT_TEXT = {"gda": "no-text"}
@@ -124,6 +127,50 @@ def test_removed_classes_stay_removed_and_come_back_as_trained(classifier, tmp_p
     classifier.add_classes([name])
     close(runtime, classifier)
     assert runtime.matrix.classes.origins[-1] == (name, "trained")
+
+
+def test_sets_and_refusals_are_those_of_the_classifier(classifier, tmp_path):
+    """Also beside a name, a name with images, and one with images that was removed again."""
+    images = [*IMAGES, Image.effect_noise((40, 40), 120).convert("RGB")]
+
+    def same():
+        export_onnx(classifier, tmp_path / "onnx", OnnxOptions(text=False))
+        runtime = ExportedClassifier.load(tmp_path / "onnx", threads=1)
+        for coverage in (0.5, 0.8):
+            expected = classifier.prediction_sets(images, coverage)
+            assert runtime.prediction_sets(images, coverage) == expected
+        for rate in (0.2, 0.5):
+            assert runtime.predict(images, reject=rate) == classifier.predict(images, reject=rate)
+        assert runtime.prediction_sets(images[0], 0.5) == classifier.prediction_sets(images[0], 0.5)
+        batch = next(classifier.predict_batches(images))
+        found = runtime.matrix.familiarity(runtime.features(images))
+        assert np.abs(found - batch.familiarity.numpy()).max() < 1e-3
+        return [runtime.predict(images, reject=rate).count(None) for rate in (0.2, 0.5)]
+
+    assert same()[1] > 0
+    classifier.add_classes(["purple"])
+    classifier.add_classes({"orange": IMAGES[:2]})
+    same()
+    classifier.remove_classes(["orange"])
+    same()
+    with pytest.raises(UsageError, match="8 held-out images cannot promise 99%"):
+        ExportedClassifier.load(tmp_path / "onnx").prediction_sets(images, 0.99)
+
+
+def test_exports_that_keep_no_held_out_shots_say_so(classifier, exported):
+    """As those of earlier versions."""
+    runtime = ExportedClassifier.load(exported, threads=1)
+    path = exported / "classes.safetensors"
+    content, matrix = path.read_bytes(), ClassMatrix.read(path)
+    assert matrix.rule is not None
+    replace(matrix, rule=replace(matrix.rule, held_out=None)).write(path)
+    earlier = ExportedClassifier.load(exported, threads=1)
+    path.write_bytes(content)
+    assert earlier.predict(IMAGES) == runtime.predict(IMAGES)
+    with pytest.raises(UsageError, match="export it again"):
+        earlier.predict(IMAGES, reject=0.5)
+    with pytest.raises(UsageError, match="export it again"):
+        earlier.prediction_sets(IMAGES, 0.5)
 
 
 def test_8_bits_are_smaller_and_near(classifier, exported, tmp_path):

@@ -2,91 +2,21 @@
 
 import asyncio
 import base64
-import io
 import json
-import os
-import socket
-import subprocess
-import sys
-import time
-import urllib.error
-import urllib.request
-import uuid
-from pathlib import Path
 
 import aiohttp
 import pytest
 from conftest import shapes_dataset
 from example_images import picture
+from PIL import Image
+from served import Server, png
 
 from shotfit.export.onnx import export_onnx
 from shotfit.runtime import ExportedClassifier
+from shotfit.serve.messages import Predictions
 
 TOKEN = "a secret"
 IMAGES = [picture(example) for example in shapes_dataset().test[:6]]
-
-
-def png(image):
-    buffer = io.BytesIO()
-    image.save(buffer, "PNG")
-    return buffer.getvalue()
-
-
-class Server:
-    """`shotfit serve` on a free port."""
-
-    def __init__(self, folder, *options):
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        self.url = f"http://127.0.0.1:{port}"
-        words = ["-m", "shotfit", "serve", folder, "--port", port, "--threads", "1", *options]
-        source = str(Path(__file__).parents[2] / "src")
-        self.process = subprocess.Popen(
-            [sys.executable, *map(str, words)], env={**os.environ, "PYTHONPATH": source}
-        )
-        end = time.monotonic() + 120
-        while self.get("/ready")[0] != 200:
-            assert self.process.poll() is None and time.monotonic() < end
-            time.sleep(0.1)
-
-    def ask(self, method, path, body=None, **headers):
-        request = urllib.request.Request(self.url + path, body, headers, method=method)
-        try:
-            with urllib.request.urlopen(request, timeout=60) as answer:
-                return answer.status, answer.read()
-        except urllib.error.HTTPError as error:
-            return error.code, error.read()
-        except OSError as error:
-            return 0, str(error).encode()
-
-    def get(self, path):
-        return self.ask("GET", path)
-
-    def post(self, path, value, token=None):
-        headers = {"Content-Type": "application/json"}
-        headers |= {"Authorization": f"Bearer {token}"} if token else {}
-        status, body = self.ask("POST", path, json.dumps(value).encode(), **headers)
-        return status, json.loads(body)
-
-    def upload(self, path, files, field="files", token=None):
-        edge = uuid.uuid4().hex
-        parts = [
-            f'--{edge}\r\nContent-Disposition: form-data; name="{field}"; filename="{name}"\r\n'
-            "Content-Type: image/png\r\n\r\n".encode()
-            + content
-            + b"\r\n"
-            for name, content in files
-        ]
-        headers = {"Content-Type": f"multipart/form-data; boundary={edge}"}
-        headers |= {"Authorization": f"Bearer {token}"} if token else {}
-        body = b"".join(parts) + f"--{edge}--\r\n".encode()
-        status, answer = self.ask("POST", path, body, **headers)
-        return status, json.loads(answer)
-
-    def stop(self):
-        self.process.terminate()
-        self.process.wait(timeout=30)
 
 
 @pytest.fixture(scope="module")
@@ -122,6 +52,49 @@ def test_it_answers_as_the_classifier(server, classifier):
         assert one["class"] == other["class"]
         # In another batch the last digits differ.
         assert one["probability"] == pytest.approx(other["probability"], abs=1e-5)
+
+
+def decided_as(classifier, found, images):
+    """Whether sets and refusals are the classifier's own."""
+    sets = classifier.prediction_sets(images, 0.8)
+    refused = classifier.predict(images, reject=0.3)
+    assert len(found["results"]) == len(images)
+    for result, expected, name in zip(found["results"], sets, refused, strict=True):
+        assert tuple(answer["class"] for answer in result["set"]) == expected
+        assert result["refused"] == (name is None)
+        assert result["answers"][0] == result["set"][0]
+    return [result["refused"] for result in found["results"]]
+
+
+NOISE = Image.effect_noise((40, 40), 120).convert("RGB")
+
+
+def test_sets_and_refusals_are_those_of_the_classifier(server, classifier):
+    images = [*IMAGES[:3], NOISE]
+    files = [(f"{number}.png", png(image)) for number, image in enumerate(images)]
+    status, found = server.upload("/predict?coverage=0.8&reject=0.3", files)
+    assert status == 200
+    many = decided_as(classifier, found, images)
+    assert len(set(many)) == 2, "neither all nor none: the test would see nothing"
+    for file, image, refused in zip(files, images, many, strict=True):
+        status, found = server.upload("/predict?coverage=0.8&reject=0.3", [file])
+        assert status == 200 and decided_as(classifier, found, [image]) == [refused]
+    text = [{"base64": base64.b64encode(content).decode()} for _, content in files]
+    asked = {"images": text, "coverage": 0.8, "reject": 0.3}
+    status, found = server.post("/predict/json", asked)
+    assert status == 200 and decided_as(classifier, found, images) == many
+    plain = server.upload("/predict", files[:1])[1]["results"][0]
+    assert set(plain) == {"image", "answers"}
+
+
+def test_what_the_shots_cannot_promise_is_refused_with_what_they_can(server):
+    file = [("a.png", png(IMAGES[0]))]
+    status, found = server.upload("/predict?coverage=0.99", file)
+    assert status == 422 and "8 held-out images cannot promise 99%" in found["error"]
+    status, found = server.upload("/predict?reject=0.01", file)
+    assert status == 422 and "smallest rate they can is 11.2%" in found["error"]
+    assert server.upload("/predict?coverage=1.5", file)[0] == 422
+    assert server.upload("/predict?reject=0", file)[0] == 422
 
 
 def test_what_is_beyond_a_limit_has_its_status(server):
@@ -163,6 +136,11 @@ def test_metrics_and_the_description(server):
     assert "shotfit_batch_images_bucket" in text and "shotfit_classes_version" in text
     described = json.loads(server.get("/openapi.json")[1])
     assert described["components"]["schemas"]["JsonImages"]["examples"][0]["images"]
+    shown = described["paths"]["/predict"]["post"]["responses"]["200"]["content"]
+    for example in shown["application/json"]["examples"].values():
+        Predictions.model_validate(example["value"])
+    for example in described["components"]["schemas"]["JsonImages"]["examples"]:
+        assert server.post("/predict/json", {**example, "coverage": 0.5, "reject": 0.5})[0] == 200
     assert server.get("/health") == (200, b'{"status":"ok"}')
 
 
@@ -211,6 +189,10 @@ def test_a_saved_classifier_is_served_by_pytorch(classifier, tmp_path):
         status, found = server.upload("/predict", [("a.png", png(IMAGES[0]))])
         assert status == 200
         assert found["results"][0]["answers"][0]["class"] == classifier.predict(IMAGES[0])
+        files = [("a.png", png(IMAGES[0])), ("b.png", png(NOISE))]
+        status, found = server.upload("/predict?coverage=0.8&reject=0.3", files)
+        assert status == 200
+        decided_as(classifier, found, [IMAGES[0], NOISE])
         assert server.post("/classes", {"names": ["pear"]}, TOKEN)[0] == 403
     finally:
         server.stop()

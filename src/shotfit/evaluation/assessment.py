@@ -33,6 +33,7 @@ from shotfit.evaluation.cross_fitting import (
     leave_images_out,
     mean_images,
 )
+from shotfit.evaluation.decisions import Scores
 from shotfit.evaluation.expected import ClassOutlook, CurvePoint, Expected, expect
 from shotfit.evaluation.rejection import familiarity
 from shotfit.evaluation.reliability import softmax
@@ -42,16 +43,6 @@ FOLDS = 4
 PARTS = 2
 FEWEST = 8
 """Held-out images below which nothing is fitted to them."""
-
-
-@dataclass(frozen=True)
-class Scores:
-    """Scores of held-out shots, (images,) each: of trained classes, and of names with `_named`."""
-
-    familiarity: Array = field(default_factory=lambda: np.zeros(0, np.float32))
-    familiarity_named: Array = field(default_factory=lambda: np.zeros(0, np.float32))
-    nonconformity: Array = field(default_factory=lambda: np.zeros(0, np.float32))
-    nonconformity_named: Array = field(default_factory=lambda: np.zeros(0, np.float32))
 
 
 @dataclass(frozen=True)

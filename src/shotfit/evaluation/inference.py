@@ -4,13 +4,16 @@ import contextlib
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
 from shotfit.data.images import ImageSource
 from shotfit.data.prefetch import Loading, prepared_batches
 from shotfit.errors import DataError
+from shotfit.evaluation.decisions import Refusal
 from shotfit.evaluation.scoring import Scorer
 from shotfit.methods.base import Method
 
@@ -25,6 +28,11 @@ class PredictedBatch:
     logits: Tensor
     broken: dict[int, DataError]
     familiarity: Tensor | None = None
+
+    def refused(self, refusal: Refusal) -> NDArray[np.bool_]:
+        """Which of the readable images are none of the classes, (readable images,)."""
+        familiarity = None if self.familiarity is None else self.familiarity.numpy()
+        return refusal(self.logits.numpy(), familiarity)
 
 
 @torch.no_grad()

@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from shotfit.evaluation import heads
 from shotfit.evaluation.assessment import Assessment
 from shotfit.evaluation.calibration import Head
+from shotfit.evaluation.decisions import Scores
 from shotfit.evaluation.rejection import NEARNESS
 from shotfit.methods.base import ClassEmbeddings, Method
 
@@ -76,6 +77,11 @@ class Scorer:
     def trained(self) -> tuple[bool, ...]:
         """Which classes are answered by rows that were trained."""
         return tuple(row >= 0 for row in self.classes.rows)
+
+    @property
+    def held_out(self) -> Scores | None:
+        """Scores of held-out shots; None where the scores are not fitted."""
+        return None if self.assessment is None else self.assessment.scores
 
     @torch.no_grad()
     def __call__(self, pixels: Tensor) -> Scored:

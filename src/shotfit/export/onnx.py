@@ -103,8 +103,10 @@ def class_matrix(classifier: FewShotClassifier) -> ClassMatrix:
     rule = None
     if classifier.rule == "fitted":
         assert classifier.assessment is not None
-        means, calibration = classifier.assessment.means, classifier.assessment.calibration
-        rule = FittedRule(calibration, logit_scale(method), means, _array(known.means))
+        found = classifier.assessment
+        rule = FittedRule(
+            found.calibration, logit_scale(method), found.means, _array(known.means), found.scores
+        )
     else:
         everything = blended(everything, given)
     rows, offsets = map(_array, method.score_rows(everything))

@@ -14,6 +14,7 @@ import numpy as np
 
 from shotfit.classes import ClassList
 from shotfit.errors import DataError, UsageError
+from shotfit.evaluation.decisions import Scores
 from shotfit.runtime.rule import FittedRule
 from shotfit.runtime.tensors import read_tensors, write_tensors
 
@@ -63,6 +64,22 @@ class ClassMatrix:
     def names(self) -> tuple[str, ...]:
         """The names of the classes that are answered with, in the order of the scores."""
         return self.classes.names
+
+    @property
+    def trained(self) -> tuple[bool, ...]:
+        """Which of these classes are answered by trained rows."""
+        return tuple(place < len(self.classes.trained) for place in self.classes.active)
+
+    @property
+    def held_out(self) -> Scores | None:
+        """Scores of held-out shots, by which `Refusal` and `Sets` decide; None without any."""
+        return None if self.rule is None else self.rule.held_out
+
+    def familiarity(self, features: np.ndarray) -> np.ndarray | None:
+        """How well the answer to each image fits, (batch,); None without a fitted rule."""
+        if self.rule is None:
+            return None
+        return self.rule.familiarity(self.classes, self.scores(features), features)
 
     def scores(self, features: np.ndarray) -> np.ndarray:
         """Logits (batch, classes) of features (batch, f)."""

@@ -11,6 +11,7 @@ from shotfit.data.images import ImageSource, open_image
 from shotfit.data.names import check_names
 from shotfit.data.transforms import ImageSpec, prepare
 from shotfit.errors import UsageError
+from shotfit.evaluation.decisions import Refusal, Sets
 from shotfit.runtime.class_matrix import ClassMatrix, ClassRow
 from shotfit.runtime.graphs import Graphs
 from shotfit.runtime.manifest import CLASSES, Manifest
@@ -74,18 +75,47 @@ class ExportedClassifier:
         """The names that `predict` answers with; their order is that of `predict_proba`."""
         return self.matrix.names
 
-    def predict(self, images: Any) -> Any:
-        """The most likely class of an image, or of each in a list.
+    def predict(self, images: Any, *, reject: float | None = None) -> Any:
+        """The most likely class of an image, or of each in a list; with `reject`, None for one that
+        is none of the classes: by a threshold under which at most that share of trained images
+        falls, as held-out shots say.
 
         An image is a path, bytes, a PIL image or a uint8 array (height, width, 3).
 
         Raises:
             DataError: for an image that cannot be read.
+            UsageError: for a rate that the shots cannot tell.
         """
         matrix = self.matrix
-        best = self._map(images, lambda features: matrix.scores(features).argmax(axis=-1))
-        names = [matrix.names[int(index)] for index in best.reshape(-1)]
-        return names if isinstance(images, list | tuple) else names[0]
+        refusal = None if reject is None else Refusal(matrix.held_out, matrix.trained, reject)
+
+        def answer(features: np.ndarray) -> list[str | None]:
+            scores = matrix.scores(features)
+            names: list[str | None] = [matrix.names[place] for place in scores.argmax(axis=-1)]
+            if refusal is None:
+                return names
+            refused = refusal(scores, matrix.familiarity(features))
+            return [None if no else name for name, no in zip(names, refused, strict=True)]
+
+        return self._map(images, answer)
+
+    def prediction_sets(self, images: Any, coverage: float = 0.9) -> Any:
+        """For an image, or each in a list, the classes, likeliest first, among which the right one
+        is with this probability, on average over images like the shots (conformal prediction).
+
+        Raises:
+            DataError: for an image that cannot be read.
+            UsageError: when so few shots cannot promise that, saying what they can.
+        """
+        matrix = self.matrix
+        sets = Sets(matrix.held_out, matrix.trained, coverage)
+
+        def answer(features: np.ndarray) -> list[tuple[str, ...]]:
+            scores = matrix.scores(features)
+            ranked = zip(np.argsort(-scores, kind="stable"), sets(scores), strict=True)
+            return [tuple(matrix.names[p] for p in order if inside[p]) for order, inside in ranked]
+
+        return self._map(images, answer)
 
     def predict_proba(self, images: Any) -> np.ndarray:
         """Softmax probabilities, float32 (images, classes), or (classes,) for a single image.
@@ -93,8 +123,11 @@ class ExportedClassifier:
         Raises:
             DataError: for an image that cannot be read.
         """
-        found = self._map(images, self.matrix.probabilities)
-        return found if isinstance(images, list | tuple) else found[0]
+        matrix = self.matrix
+        found = self._map(images, lambda features: list(matrix.probabilities(features)))
+        if not isinstance(images, list | tuple):
+            return found
+        return np.stack(found) if found else np.zeros((0, len(matrix.names)), np.float32)
 
     def features(self, images: Iterable[ImageSource]) -> np.ndarray:
         """What the class matrix is multiplied with, (images, f).
@@ -161,9 +194,9 @@ class ExportedClassifier:
         with self._changing:
             self.matrix = change(self.matrix)
 
-    def _map(self, images: Any, answer: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    def _map(self, images: Any, answer: Callable[[np.ndarray], Sequence[Any]]) -> Any:
+        """The answers to a list of images, a batch at a time, or the one to an image."""
         many = list(images) if isinstance(images, list | tuple) else [images]
-        if not many:
-            return np.zeros((0, len(self.classes)), np.float32)
         parts = (many[start : start + BATCH] for start in range(0, len(many), BATCH))
-        return np.concatenate([answer(self.features(part)) for part in parts])
+        found = [one for part in parts for one in answer(self.features(part))]
+        return found if isinstance(images, list | tuple) else found[0]

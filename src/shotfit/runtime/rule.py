@@ -10,22 +10,26 @@ import numpy as np
 
 from shotfit.classes import ClassList
 from shotfit.evaluation.calibration import Array, Calibration, Head, NameWithImages
+from shotfit.evaluation.decisions import Scores
 from shotfit.evaluation.heads import KnownAs, class_head
 from shotfit.evaluation.rejection import NEARNESS
 
 _ARRAYS = ("means", "given")
+_SCORES = tuple(field.name for field in dataclasses.fields(Scores))
 
 
 @dataclass(frozen=True, eq=False)
 class FittedRule:
     """What `Assessment` keeps, as far as answering needs it: `scale` is the logit scale, `means`
     (trained, dim) the mean images of trained classes, `given` (added, dim) those of the images that
-    added names were given, zeros for none."""
+    added names were given, zeros for none. `held_out` are the scores of held-out shots, None in
+    exports of earlier versions."""
 
     calibration: Calibration
     scale: float
     means: Array
     given: Array
+    held_out: Scores | None = None
 
     def head(self, classes: ClassList, embeds: Array) -> Head:
         """The active classes as an affine map; `embeds` (all classes, dim) are unit rows."""
@@ -40,9 +44,14 @@ class FittedRule:
         )
         return class_head(self.calibration, self.scale, self.means, known)
 
-    def familiarity(self, scores: np.ndarray, features: np.ndarray) -> np.ndarray:
-        """How well each image's answer fits, (images,); see `evaluation.rejection`."""
-        shown = np.concatenate([self.means, self.given[np.any(self.given != 0, axis=1)]])
+    def familiarity(
+        self, classes: ClassList, scores: np.ndarray, features: np.ndarray
+    ) -> np.ndarray:
+        """How well each image's answer among the active classes fits, (images,), by its scores
+        (images, classes) and features (images, dim); see `evaluation.rejection`."""
+        behind = len(classes.trained)
+        given = self.given[[place - behind for place in classes.active if place >= behind]]
+        shown = np.concatenate([self.means, given[np.any(given != 0, axis=1)]])
         nearness = (features @ shown.T).max(axis=1)
         return scores.max(axis=1) + NEARNESS * self.scale * nearness
 
@@ -59,7 +68,10 @@ class FittedRule:
     @property
     def arrays(self) -> dict[str, Array]:
         """The arrays, by their names in a file."""
-        return {name: getattr(self, name) for name in _ARRAYS}
+        arrays = {name: getattr(self, name) for name in _ARRAYS}
+        if self.held_out is not None:
+            arrays |= {name: getattr(self.held_out, name) for name in _SCORES}
+        return arrays
 
     @classmethod
     def read(cls, facts: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> "FittedRule":
@@ -71,4 +83,8 @@ class FittedRule:
         numbers = dict(facts["calibration"])
         shown = tuple(NameWithImages(**part) for part in numbers.pop("with_images"))
         calibration = Calibration(**numbers, with_images=shown)
-        return cls(calibration, float(facts["scale"]), *(arrays[name] for name in _ARRAYS))
+        held_out = None
+        if _SCORES[0] in arrays:
+            held_out = Scores(*(arrays[name] for name in _SCORES))
+        scale = float(facts["scale"])
+        return cls(calibration, scale, *(arrays[name] for name in _ARRAYS), held_out=held_out)

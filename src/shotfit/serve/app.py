@@ -5,94 +5,38 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
-from fastapi import Depends, FastAPI, File, Header, Path, Query, Request, Response, UploadFile
+from fastapi import Depends, FastAPI, File, Header, Path, Request, Response, UploadFile
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from shotfit import __version__
 from shotfit.errors import DataError, UsageError
 from shotfit.runtime import ExportedClassifier
+from shotfit.serve.answers import Question
 from shotfit.serve.limits import Limits
+from shotfit.serve.messages import (
+    EXAMPLES,
+    Classes,
+    JsonImage,
+    JsonImages,
+    Names,
+    Predictions,
+    Problem,
+    question,
+)
 from shotfit.serve.service import Service
 from shotfit.serve.settings import Settings
 from shotfit.serve.uploads import Refused, from_address, from_base64
 
-PIXEL = (
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5E"
-    "rkJggg=="
-)
-
-
-class JsonImage(BaseModel):
-    """One image: its bytes in base64, or an address where the server allows that."""
-
-    base64: str | None = None
-    url: str | None = None
-    name: str = "image"
-
-    @model_validator(mode="after")
-    def _one_of_both(self) -> "JsonImage":
-        if (self.base64 is None) == (self.url is None):
-            raise ValueError("an image has either base64 or url")
-        return self
-
-
-class JsonImages(BaseModel):
-    """Images in JSON."""
-
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [{"images": [{"base64": PIXEL, "name": "dot.png"}], "top": 3}]
-        }
-    )
-    images: list[JsonImage] = Field(min_length=1)
-    top: int = Field(1, ge=1)
-
-
-class Names(BaseModel):
-    """Names of classes."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [{"names": ["zebra", "polar bear"]}]})
-    names: list[str] = Field(min_length=1)
-
-
-class Answer(BaseModel):
-    """A class and its probability."""
-
-    model_config = ConfigDict(populate_by_name=True)
-    name: str = Field(alias="class", examples=["cat"])
-    probability: float = Field(examples=[0.93])
-
-
-class Result(BaseModel):
-    """The answers for an image, most likely first."""
-
-    image: str = Field(examples=["photo.jpg"])
-    answers: list[Answer]
-
-
-class Predictions(BaseModel):
-    """What images are, by which version of the classes."""
-
-    version: int = Field(examples=[3])
-    results: list[Result]
-
-
-class KnownClass(BaseModel):
-    """A class, and whether it was trained on images or is known by its name."""
-
-    name: str = Field(examples=["zebra"])
-    known_by: str = Field(examples=["name"])
-
-
-class Classes(BaseModel):
-    """The classes that are answered with."""
-
-    version: int = Field(examples=[4])
-    classes: list[KnownClass]
-
-
-Top = Annotated[int, Query(ge=1, description="Answers for each image.")]
+PROBLEMS: dict[int | str, dict[str, Any]] = {
+    413: {"model": Problem, "description": "Beyond a limit of the server."},
+    422: {"model": Problem, "description": "An image, a name or a question that cannot be used."},
+    503: {"model": Problem, "description": "Too many requests at once: try again."},
+    504: {"model": Problem, "description": "Not answered in time."},
+}
+PREDICTED: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"application/json": {"examples": EXAMPLES}}},
+    **PROBLEMS,
+}
 
 
 def make_app(classifier: ExportedClassifier, settings: Settings | None = None) -> FastAPI:
@@ -118,17 +62,26 @@ def make_app(classifier: ExportedClassifier, settings: Settings | None = None) -
 
 
 def _add_predictions(app: FastAPI, service: Service) -> None:
-    @app.post("/predict", response_model=Predictions, tags=["predict"])
-    async def predict(files: Annotated[list[UploadFile], File()], top: Top = 1) -> Any:
+    described: dict[str, Any] = {
+        "response_model": Predictions,
+        "response_model_exclude_none": True,
+        "responses": PREDICTED,
+        "tags": ["predict"],
+    }
+
+    @app.post("/predict", **described)
+    async def predict(
+        files: Annotated[list[UploadFile], File()], asked: Annotated[Question, Depends(question)]
+    ) -> Any:
         """Classify images that are uploaded as files."""
         images = [(file.filename or "image", await file.read()) for file in files]
-        return await service.predict(images, top)
+        return await service.predict(images, asked)
 
-    @app.post("/predict/json", response_model=Predictions, tags=["predict"])
+    @app.post("/predict/json", **described)
     async def predict_json(request: JsonImages) -> Any:
         """Classify images in base64 or, where that is allowed, at addresses."""
         images = [(image.name, await _content(image, service)) for image in request.images]
-        return await service.predict(images, request.top)
+        return await service.predict(images, request.question)
 
 
 async def _content(image: JsonImage, service: Service) -> bytes:
@@ -152,6 +105,7 @@ def _add_classes(app: FastAPI, service: Service) -> None:
 
     guarded: dict[str, Any] = {
         "response_model": Classes,
+        "responses": PROBLEMS,
         "tags": ["classes"],
         "dependencies": [Depends(allowed)],
     }

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from shotfit.runtime import ExportedClassifier
-from shotfit.runtime.class_matrix import ClassMatrix
+from shotfit.serve.answers import Question, answered
 from shotfit.serve.batching import Batcher
 from shotfit.serve.metrics import Metrics
 from shotfit.serve.settings import Settings
@@ -42,21 +42,21 @@ class Service:
         self.ready = False
         await self.batcher.stop()
 
-    async def predict(self, images: Sequence[tuple[str, bytes]], top: int) -> dict[str, Any]:
-        """The most likely classes of named images, most likely first.
+    async def predict(
+        self, images: Sequence[tuple[str, bytes]], question: Question
+    ) -> dict[str, Any]:
+        """The answers to a question about named images.
 
         Raises:
             Refused: for images beyond the limits, or that cannot be read.
+            UsageError: when the shots cannot tell what is asked.
         """
         features = await self._features(images)
         # Taken once: whatever changes meanwhile, the answer is of this version.
         matrix = self.classifier.matrix
-        rows = matrix.probabilities(features)
+        rows = answered(matrix, features, question)
         self.metrics.images.inc(len(rows))
-        results = [
-            {"image": name, "answers": _best(matrix, row, top)}
-            for (name, _), row in zip(images, rows, strict=True)
-        ]
+        results = [{"image": name, **row} for (name, _), row in zip(images, rows, strict=True)]
         return {"version": matrix.version, "results": results}
 
     def classes(self) -> dict[str, Any]:
@@ -106,11 +106,3 @@ class Service:
         matrix = self.classifier.matrix
         self.metrics.version.set(matrix.version)
         self.metrics.classes.set(len(matrix.names))
-
-
-def _best(matrix: ClassMatrix, probabilities: np.ndarray, top: int) -> list[dict[str, Any]]:
-    places = np.argsort(-probabilities, kind="stable")[:top]
-    return [
-        {"class": matrix.names[place], "probability": float(probabilities[place])}
-        for place in places
-    ]

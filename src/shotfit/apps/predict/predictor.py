@@ -59,8 +59,9 @@ class Predictor:
         # Once for all images, though `rows` may be asked for block by block.
         self.classifier.warn_of_spelling(question.classes or ())
         self.scorer = self.classifier.scorer(question.classes)
-        self.refusal = None if question.reject is None else Refusal(self.scorer, question.reject)
-        self.sets = None if question.sets is None else Sets(self.scorer, question.sets)
+        known = self.scorer.held_out, self.scorer.trained
+        self.refusal = None if question.reject is None else Refusal(*known, question.reject)
+        self.sets = None if question.sets is None else Sets(*known, question.sets)
 
     def rows(self, images: Iterator[str]) -> Generator[list[Row], None, None]:
         """Batches of rows in the order of the images; an image that cannot be read has an "error"
@@ -103,8 +104,8 @@ class Predictor:
     def _decisions(self, batch: PredictedBatch) -> Iterator[Row]:
         """For each readable image, whether it is refused and its set, as far as they are asked."""
         names = self.scorer.names
-        refused = None if self.refusal is None else self.refusal(batch).tolist()
-        sets = None if self.sets is None else self.sets(batch)
+        refused = None if self.refusal is None else batch.refused(self.refusal).tolist()
+        sets = None if self.sets is None else self.sets(batch.logits.numpy())
         order = batch.logits.argsort(dim=-1, descending=True).tolist()
         for number in range(len(batch.logits)):
             row: dict[str, Any] = {}

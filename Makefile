@@ -7,6 +7,8 @@
 # make bench-speed  ShotFit against the published algorithm, about 30 minutes on two idle cores; then
 #                   make bench-speed ARGS=--table writes docs/performance.md (ARGS=--help: the cases)
 # make suite   run what is missing of the README's table (about an hour on two cores), then make docs
+# make tuned   every method equally tuned, on both suites; goes on when run again (about fifteen hours of
+#                 one core), then make tuned ARGS="--write docs/comparison.md"
 # make comparison    run what is missing of the table of all methods (five hours of one core)
 # make release-check   everything that must hold before a release: versions, contents of the wheel, and
 #                 that it works with its declared packages alone
@@ -163,6 +165,10 @@ shifted: setup
 		--iters-per-shot 100 --budget shared -o training.precision=bf16 --results results/shifted \
 		--methods zero_shot 2sfs layernorm
 	@$(MAKE) docs
+
+.PHONY: tuned
+tuned: setup
+	@$(RUN) "$(BIN)/python" benchmarks/tuned.py $(ARGS)
 
 comparison: setup
 	@$(RUN) $(COMPARE) --methods $(EVERY)

@@ -38,7 +38,7 @@ def suite_report(records: Sequence[Record], *, shifted: bool = False) -> Report:
     plan = "bench --datasets shifted-suite" if shifted else "reproduce suite"
     empty = f"No finished record of the {which} suite; `shotfit {plan}` plans the runs."
     name = "shifted-suite" if shifted else "suite"
-    return _report(name, f"The {which} suite", suite_runs(records, shifted=shifted), empty)
+    return tables_of_runs(name, f"The {which} suite", suite_runs(records, shifted=shifted), empty)
 
 
 def runs_report(records: Sequence[Record]) -> Report:
@@ -48,10 +48,15 @@ def runs_report(records: Sequence[Record]) -> Report:
         DataError: as `suite_report`.
     """
     empty = "No finished record; `shotfit bench` makes them."
-    return _report("runs", "Every run", runs_of(records), empty)
+    return tables_of_runs("runs", "Every run", runs_of(records), empty)
 
 
-def _report(name: str, title: str, runs: Sequence[Run], empty: str) -> Report:
+def tables_of_runs(name: str, title: str, runs: Sequence[Run], empty: str) -> Report:
+    """The tables of these runs; `empty` is what is said when there are none.
+
+    Raises:
+        DataError: when methods saw different images of one dataset and seed.
+    """
     panels: list[Panel] = []
     notes = [SPREAD, SELECTION_NOTE]
     for group in protocol_groups(runs):

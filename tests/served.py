@@ -25,9 +25,9 @@ class Server:
     def __init__(self, folder, *options):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        self.url = f"http://127.0.0.1:{port}"
-        words = ["-m", "shotfit", "serve", folder, "--port", port, "--threads", "1", *options]
+            self.port = free.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        words = ["-m", "shotfit", "serve", folder, "--port", self.port, "--threads", "1", *options]
         source = str(Path(__file__).parent.parent / "src")
         self.process = subprocess.Popen(
             [sys.executable, *map(str, words)], env={**os.environ, "PYTHONPATH": source}
@@ -74,3 +74,21 @@ class Server:
     def stop(self):
         self.process.terminate()
         self.process.wait(timeout=30)
+
+
+def raw(server, sent):
+    """A connection of its own, on which this was sent."""
+    client = socket.create_connection(("127.0.0.1", server.port), timeout=60)
+    client.sendall(sent)
+    return client
+
+
+def received(client):
+    """All that comes until the server closes the connection."""
+    parts = []
+    try:
+        while part := client.recv(65536):
+            parts.append(part)
+    except ConnectionResetError:
+        pass
+    return b"".join(parts)

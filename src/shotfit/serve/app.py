@@ -1,12 +1,16 @@
 """The routes: predict, list and change classes, health, readiness, metrics."""
 
+import asyncio
+import hashlib
 import hmac
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, File, Header, Path, Request, Response, UploadFile
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
 
 from shotfit import __version__
 from shotfit.errors import DataError, UsageError
@@ -25,7 +29,7 @@ from shotfit.serve.messages import (
 )
 from shotfit.serve.service import Service
 from shotfit.serve.settings import Settings
-from shotfit.serve.uploads import Refused, from_address, from_base64
+from shotfit.serve.uploads import Refused, check_count, from_address, from_base64
 
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     413: {"model": Problem, "description": "Beyond a limit of the server."},
@@ -55,6 +59,9 @@ def make_app(classifier: ExportedClassifier, settings: Settings | None = None) -
     app.add_exception_handler(Refused, _refused)
     app.add_exception_handler(DataError, _unusable)
     app.add_exception_handler(UsageError, _unusable)
+    app.add_exception_handler(RequestValidationError, _malformed)
+    app.add_exception_handler(HTTPException, _not_for_us)
+    app.add_exception_handler(Exception, _failed)
     _add_predictions(app, service)
     _add_classes(app, service)
     _add_state(app, service)
@@ -80,16 +87,18 @@ def _add_predictions(app: FastAPI, service: Service) -> None:
     @app.post("/predict/json", **described)
     async def predict_json(request: JsonImages) -> Any:
         """Classify images in base64 or, where that is allowed, at addresses."""
+        check_count(len(request.images), service.settings)
         images = [(image.name, await _content(image, service)) for image in request.images]
         return await service.predict(images, request.question)
 
 
-async def _content(image: JsonImage, service: Service) -> bytes:
-    import asyncio
-
-    if image.base64 is not None:
-        return from_base64(image.base64)
-    return await asyncio.to_thread(from_address, image.url or "", service.settings)
+async def _content(image: JsonImage, service: Service) -> bytes | Refused:
+    try:
+        if image.base64 is not None:
+            return from_base64(image.base64)
+        return await asyncio.to_thread(from_address, image.url or "", service.settings)
+    except Refused as error:
+        return error
 
 
 def _add_classes(app: FastAPI, service: Service) -> None:
@@ -98,8 +107,11 @@ def _add_classes(app: FastAPI, service: Service) -> None:
         if expected is None:
             raise Refused(403, "This server was started without a token; its classes are fixed.")
         scheme, _, given = (authorization or "").partition(" ")
-        # Compared in constant time: how long it takes says nothing about how much is right.
-        right = hmac.compare_digest(given.strip().encode(), expected.encode())
+        # Compared in constant time, and as hashes: how long it takes says nothing about how much is
+        # right, nor how long the token is. A header's bytes are Latin-1 to the framework.
+        right = hmac.compare_digest(
+            _hash(given.strip().encode("latin-1")), _hash(expected.encode())
+        )
         if scheme.lower() != "bearer" or not right:
             raise Refused(401, "Changes of classes need the header 'Authorization: Bearer TOKEN'.")
 
@@ -155,5 +167,26 @@ async def _refused(request: Request, error: Exception) -> JSONResponse:
     return JSONResponse({"error": str(error)}, error.status, headers)
 
 
+def _hash(token: bytes) -> bytes:
+    return hashlib.sha256(token).digest()
+
+
 async def _unusable(request: Request, error: Exception) -> JSONResponse:
     return JSONResponse({"error": str(error)}, 422)
+
+
+async def _malformed(request: Request, error: Exception) -> JSONResponse:
+    """Where and why, without what was sent: that may be an image."""
+    assert isinstance(error, RequestValidationError)
+    found = [f"{'.'.join(map(str, part['loc']))}: {part['msg']}" for part in error.errors()[:5]]
+    return JSONResponse({"error": "; ".join(found)}, 422)
+
+
+async def _not_for_us(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    return JSONResponse({"error": error.detail}, error.status_code, error.headers)
+
+
+async def _failed(request: Request, error: Exception) -> JSONResponse:
+    """A fault of ours: what it was is in the log, and nowhere else."""
+    return JSONResponse({"error": "The server failed; its log says how."}, 500)

@@ -1,7 +1,7 @@
 """Images of several requests at once through the model, without making the first one wait long."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -59,17 +59,12 @@ class Batcher:
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            batch = await self._gather(loop)
-            # A request that was given up is not computed.
-            batch = [(pixels, future) for pixels, future in batch if not future.done()]
+            batch = _wanted(await self._gather(loop))
             if not batch:
                 continue
             self._note(len(batch))
             pixels = np.stack([pixels for pixels, _ in batch])
-            try:
-                found = await loop.run_in_executor(self._thread, self._run, pixels)
-            except Exception as error:
-                found = [error] * len(batch)
+            found = await loop.run_in_executor(self._thread, self._each, pixels)
             for (_, future), result in zip(batch, found, strict=True):
                 if future.done():
                     continue
@@ -78,10 +73,20 @@ class Batcher:
                 else:
                     future.set_result(result)
 
+    def _each(self, pixels: np.ndarray) -> Sequence[np.ndarray | Exception]:
+        """The features of each image, or why it has none: an image that the model cannot take must
+        not take the others of its batch with it."""
+        try:
+            return list(self._run(pixels))
+        except Exception as error:
+            if len(pixels) == 1:
+                return [error]
+            return [found for one in pixels for found in self._each(one[None])]
+
     async def _gather(self, loop: asyncio.AbstractEventLoop) -> list[Waiting]:
         batch = [await self._queue.get()]
         end = loop.time() + self._delay
-        while len(batch) < self._size:
+        while len(batch := _wanted(batch)) < self._size:
             try:
                 batch.append(self._queue.get_nowait())
                 continue
@@ -94,3 +99,8 @@ class Batcher:
             except TimeoutError:
                 break
         return batch
+
+
+def _wanted(batch: list[Waiting]) -> list[Waiting]:
+    """Those whose requests were not given up: others take no place and are not computed."""
+    return [(pixels, future) for pixels, future in batch if not future.done()]

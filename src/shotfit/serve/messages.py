@@ -88,7 +88,8 @@ class Answer(BaseModel):
 
 
 class Result(BaseModel):
-    """What is said of an image; `set` and `refused` as far as they were asked for."""
+    """What is said of an image; `set` and `refused` as far as they were asked for. Beside others,
+    an image that cannot be answered has an `error` and no answers."""
 
     image: str = Field(examples=["photo.jpg"])
     answers: list[Answer] = Field(description="The likeliest classes, most likely first.")
@@ -98,6 +99,7 @@ class Result(BaseModel):
     refused: bool | None = Field(
         None, description="Whether the image is none of the classes; `answers` are its nearest."
     )
+    error: str | None = Field(None, description="Why there is no answer.")
 
 
 class Predictions(BaseModel):

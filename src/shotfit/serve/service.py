@@ -1,6 +1,7 @@
 """A classifier that answers requests: batches of images, one version of the classes an answer."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,7 +12,12 @@ from shotfit.serve.answers import Question, answered
 from shotfit.serve.batching import Batcher
 from shotfit.serve.metrics import Metrics
 from shotfit.serve.settings import Settings
-from shotfit.serve.uploads import prepared
+from shotfit.serve.uploads import Refused, check_count, prepared
+
+_log = logging.getLogger(__name__)
+
+Image = tuple[str, bytes | Refused]
+"""A name and what was sent, or why nothing can be made of that."""
 
 
 class Service:
@@ -31,10 +37,13 @@ class Service:
         self._note_classes()
 
     async def start(self) -> None:
-        """Loads the model by asking it once."""
+        """Loads the model by asking it once, for an image and, where it takes them, a name."""
+        encoder = self.classifier.encoder
+        side = encoder.image_spec.size
+        await asyncio.to_thread(encoder.features, np.zeros((1, 3, side, side), np.float32))
+        if encoder.takes_names:
+            await asyncio.to_thread(encoder.class_row, self.classifier.classes[0])
         self.batcher.start()
-        side = self.classifier.encoder.image_spec.size
-        await self.batcher.features(np.zeros((3, side, side), np.float32))
         self.ready = True
 
     async def stop(self) -> None:
@@ -42,21 +51,24 @@ class Service:
         self.ready = False
         await self.batcher.stop()
 
-    async def predict(
-        self, images: Sequence[tuple[str, bytes]], question: Question
-    ) -> dict[str, Any]:
-        """The answers to a question about named images.
+    async def predict(self, images: Sequence[Image], question: Question) -> dict[str, Any]:
+        """The answers to a question about named images; one of several that cannot be answered has
+        an error in place of answers.
 
         Raises:
-            Refused: for images beyond the limits, or that cannot be read.
+            Refused: for more images than the limit, or when none can be answered.
             UsageError: when the shots cannot tell what is asked.
         """
-        features = await self._features(images)
+        found = await self._features(images)
+        usable = [features for features in found if not isinstance(features, Refused)]
         # Taken once: whatever changes meanwhile, the answer is of this version.
         matrix = self.classifier.matrix
-        rows = answered(matrix, features, question)
-        self.metrics.images.inc(len(rows))
-        results = [{"image": name, **row} for (name, _), row in zip(images, rows, strict=True)]
+        rows = iter(answered(matrix, np.stack(usable), question))
+        self.metrics.images.inc(len(usable))
+        results: list[dict[str, Any]] = []
+        for (name, _), one in zip(images, found, strict=True):
+            row = {"answers": [], "error": str(one)} if isinstance(one, Refused) else next(rows)
+            results.append({"image": name, **row})
         return {"version": matrix.version, "results": results}
 
     def classes(self) -> dict[str, Any]:
@@ -91,15 +103,46 @@ class Service:
         (features,) = await self._features([image])
         return await self._change(self.classifier.correct_features, features, name)
 
-    async def _features(self, images: Sequence[tuple[str, bytes]]) -> np.ndarray:
-        pixels = await prepared(images, self.classifier.encoder.image_spec, self.settings)
-        return np.stack(await asyncio.gather(*map(self.batcher.features, pixels)))
+    async def _features(self, images: Sequence[Image]) -> list[np.ndarray | Refused]:
+        """Features (f,) of each image, or why it has none.
+
+        Raises:
+            Refused: for more images than the limit, or when none has any.
+        """
+        check_count(len(images), self.settings)
+        found = await asyncio.gather(*(self._of_one(*image) for image in images))
+        refused = [one for one in found if isinstance(one, Refused)]
+        if len(refused) == len(found):
+            raise refused[0]
+        return list(found)
+
+    async def _of_one(self, name: str, content: bytes | Refused) -> np.ndarray | Refused:
+        spec = self.classifier.encoder.image_spec
+        if isinstance(content, Refused):
+            return content
+        try:
+            pixels = await asyncio.to_thread(prepared, name, content, spec, self.settings)
+            features = await self.batcher.features(pixels)
+            if not np.isfinite(features).all():
+                raise ValueError("its features are not finite")
+        except Refused as error:
+            return error
+        except Exception:
+            _log.exception("The model failed on an image.")
+            return Refused(500, "The server failed on this image; its log says how.")
+        return features
 
     async def _change(self, change: Callable[..., None], *arguments: Any) -> dict[str, Any]:
         await asyncio.to_thread(change, *arguments)
-        if self.settings.save:
-            await asyncio.to_thread(self.classifier.save)
         self._note_classes()
+        if self.settings.save:
+            try:
+                await asyncio.to_thread(self.classifier.save)
+            except OSError as error:
+                _log.error("The classes cannot be saved: %s", error)
+                raise Refused(
+                    507, "The classes are changed, but not saved: a restart loses this change."
+                ) from error
         return self.classes()
 
     def _note_classes(self) -> None:

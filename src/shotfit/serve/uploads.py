@@ -1,9 +1,7 @@
 """What requests bring: images as bytes, base64 or addresses, within the server's limits."""
 
-import asyncio
 import base64
 import binascii
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -48,23 +46,24 @@ def from_address(url: str, settings: Settings) -> bytes:
         raise Refused(422, str(error)) from error
 
 
-async def prepared(
-    images: Sequence[tuple[str, bytes]], spec: ImageSpec, settings: Settings
-) -> list[np.ndarray]:
-    """Named images as the model takes them, (3, size, size) each.
+def check_count(count: int, settings: Settings) -> None:
+    """Whether a request may have so many images.
 
     Raises:
-        Refused: 422 for no image or one that cannot be read, 413 for too many or one too large.
+        Refused: 422 for none, 413 for too many.
     """
-    if not images:
+    if not count:
         raise Refused(422, "There is no image in this request.")
-    if len(images) > settings.max_images:
-        raise Refused(413, f"At most {settings.max_images} images at once, got {len(images)}.")
-    jobs = (asyncio.to_thread(_prepared, *image, spec, settings) for image in images)
-    return list(await asyncio.gather(*jobs))
+    if count > settings.max_images:
+        raise Refused(413, f"At most {settings.max_images} images at once, got {count}.")
 
 
-def _prepared(name: str, content: bytes, spec: ImageSpec, settings: Settings) -> np.ndarray:
+def prepared(name: str, content: bytes, spec: ImageSpec, settings: Settings) -> np.ndarray:
+    """An image as the model takes it, (3, size, size).
+
+    Raises:
+        Refused: 422 for one that cannot be read, 413 for one that is too large.
+    """
     try:
         # Known from the header, before anything is decoded.
         pixels = pixels_of(content, name)

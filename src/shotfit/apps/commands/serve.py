@@ -45,9 +45,8 @@ def serve(
 ) -> None:
     """Answer over HTTP; the interface is described at /docs."""
     try:
-        import uvicorn
-
         from shotfit.serve.app import make_app
+        from shotfit.serve.connections import run
     except ImportError as error:
         raise UsageError(
             f"Serving needs its packages: pip install 'shotfit[serve]' ({error})."
@@ -70,4 +69,4 @@ def serve(
     classifier = load(model, threads=threads, backbone=backbone)
     if save and classifier.folder is None:
         raise UsageError("--save is for exported folders: shotfit export onnx.")
-    uvicorn.run(make_app(classifier, settings), host=host, port=port, log_level="warning")
+    run(make_app(classifier, settings), settings, host, port)

@@ -47,7 +47,12 @@ check: setup
 	@$(RUN) "$(BIN)/ruff" check --no-cache .
 	@$(RUN) "$(BIN)/python" checks/duplicates.py
 	@$(RUN) "$(BIN)/basedpyright" --pythonpath "$(BIN)/python"
-	@$(RUN) $(PYTEST) -m "not slow and not network and not gpu and not data"
+	@$(RUN) $(PYTEST) -m "not slow and not network and not gpu and not data and not pages"
+
+# The code of the documentation that takes too long for `make test`, and the notebooks: minutes.
+.PHONY: test-pages
+test-pages: setup
+	@$(RUN) $(PYTEST) -m pages tests/docs
 
 bench-smoke: setup
 	@$(RUN) "$(BIN)/python" -m pytest tests/apps/test_bench_smoke.py

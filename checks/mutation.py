@@ -161,7 +161,7 @@ operator, another number or text, an argument left out or None, a branch turned 
 tests that reach the function. A mutant that no test notices is either a missing test or a change
 that changes nothing.
 
-```
+```shell
 make mutation          # a sample of the mutants; keeps what is done and goes on when run again
 make mutation ARGS="run"    # all of them, some hours of two cores
 ```

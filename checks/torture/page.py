@@ -7,7 +7,7 @@ START = """# What was tried, how often, and what was lost
 ShotFit is killed, crashed, starved of disk space, started twice at once, and fed rubbish. This
 page is written from `results/reliability/record.json` by
 
-```
+```shell
 make torture                        # all of it, with the counts of the command line
 make torture ARGS="--scale 0.01"    # a hundredth of it
 make torture ARGS="--part fuzz --only image --inputs 1000 --seed 7"

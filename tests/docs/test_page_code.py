@@ -40,7 +40,7 @@ NOT_RUN = {
     "docs/observing.md": [ENDLESS],
     "docs/own-photographs.md": [HUB],
     "docs/prediction.md": ["needs a Ray cluster"],
-    "docs/serving.md": [ENDLESS, SERVER],
+    "docs/serving.md": [ENDLESS, SERVER, SERVER],
     "docs/speed-and-accuracy.md": ["needs a fit that was broken off"] * 2,
     "docs/tables.md": [HOURS, HOURS, "needs the benchmark datasets"],
 }

@@ -1,13 +1,16 @@
 """The page of the study, from its records alone: tables with paired intervals, and a diagram."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from page import put
 
-from shotfit.averages import Proportion, estimate, mean
+from shotfit.averages import estimate, mean
+from shotfit.evaluation.expected import SEEN, CurvePoint, Expected, expect
 from shotfit.report.figures.canvas import new_figure, save
 from shotfit.report.paired import Measured, average, difference, signed
 
@@ -18,13 +21,16 @@ FIGURE = Path("figures") / "reliability.png"
 
 def write_page(records: Sequence[Record], page: Path) -> None:
     """Puts tables and figure into the page, between its marks."""
+    rule = max(record.get("rule", 1) for record in records)
+    # Accuracies are the same under both; probabilities, and what follows from them, are not.
+    newest = [record for record in records if record.get("rule", 1) == rule]
     put(page, "run", _what_was_run(records))
     put(page, "rules", _rules(records))
-    put(page, "probabilities", _probabilities(records))
-    put(page, "refusal", _refusal(records))
-    put(page, "sets", _sets(records))
+    put(page, "probabilities", _probabilities(newest))
+    put(page, "refusal", _refusal(newest))
+    put(page, "sets", _sets(newest))
     put(page, "expected", _expected(records))
-    figure = save(_diagram(records), page.parent / FIGURE)
+    figure = save(_diagram(newest), page.parent / FIGURE)
     print(f"Wrote {page} and {figure}")
 
 
@@ -75,22 +81,35 @@ def _rules(records: Sequence[Record]) -> str:
 
 def _probabilities(records: Sequence[Record]) -> str:
     lines = [
-        "| images | published, a run | fitted, a run | by chance alone | published, pooled "
-        "| fitted, pooled | fitted / published, pooled |",
-        "|---|---|---|---|---|---|---|",
+        "| images | published, a run | above chance | fitted, a run | above chance "
+        "| mean distance of confidence from accuracy, published | fitted | published, pooled "
+        "| fitted, pooled |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for key, title in KINDS.items():
-        parts = {
-            rule: [record["rules"][rule]["reliability"][key] for record in records]
-            for rule in ("published", "fitted")
-        }
-        runs = [mean([part["error"] for part in found]) for found in parts.values()]
-        chance = mean([part["by_chance"] for part in parts["fitted"]])
-        pooled = [_pooled_error(found) for found in parts.values()]
-        numbers = [f"{value:.1f}" for value in (*runs, chance, *pooled)]
-        ratio = f"{pooled[1] / pooled[0]:.2f}" if pooled[0] else ""
-        lines.append(f"| {' | '.join((title, *numbers, ratio))} |")
-    return "\n".join(lines)
+        found = []
+        for rule in ("published", "fitted"):
+            parts = [record["rules"][rule]["reliability"][key] for record in records]
+            error = mean([part["error"] for part in parts])
+            above = error - mean([part["by_chance"] for part in parts])
+            found.append((error, above, mean([_distance(part) for part in parts]), parts))
+        (one, chance, gap, plain), (other, other_chance, other_gap, ours) = found
+        cells = [f"{one:.1f}", f"{chance:+.1f}", f"{other:.1f}", f"{other_chance:+.1f}"]
+        values = (gap, other_gap, _pooled_error(plain), _pooled_error(ours))
+        cells += [f"{value:.1f}" for value in values]
+        lines.append(f"| {' | '.join((title, *cells))} |")
+    return "\n".join([*lines, "", _of_runs(records)])
+
+
+def _of_runs(records: Sequence[Record]) -> str:
+    seeds = ", ".join(map(str, sorted({record["seed"] for record in records})))
+    return f"{len(records)} runs, seeds {seeds}."
+
+
+def _distance(part: Mapping[str, Any]) -> float:
+    """How far the mean confidence of a run's answers is from the share that is right, in points."""
+    counts, sure, right = map(sum, part["bins"])
+    return 100 * abs(sure - right) / counts
 
 
 def _pooled(parts: Sequence[Mapping[str, Any]]) -> list[tuple[float, float, float]]:
@@ -116,7 +135,7 @@ def _refusal(records: Sequence[Record]) -> str:
     every = [record["refusal"] for record in records]
     pair = [mean([one[key] for one in every]) for key in ("auroc", "auroc_of_softmax")]
     lines.append(f"| mean | {pair[0]:.1f} | {pair[1]:.1f} |")
-    lines.append(f"\nAbove the softmax on {above} of {len(tasks)} tasks.")
+    lines.append(f"\n{_of_runs(records)} Above the softmax on {above} of {len(tasks)} tasks.")
     for rate in sorted({rate for one in every for rate in one["rates"]}):
         found = [one["rates"][rate] for one in every if rate in one["rates"]]
         parts = [mean([one[key] for one in found]) for key in ("trained", "other")]
@@ -145,18 +164,63 @@ def _sets(records: Sequence[Record]) -> str:
 
 
 def _expected(records: Sequence[Record]) -> str:
-    found = [record["expected"] for record in records if record["expected"] is not None]
-    held = Proportion(sum(one["held"] for one in found), len(found))
-    away = [one["accuracy"] - one["test_accuracy"] for one in found]
-    width = mean([one["interval_90"][1] - one["interval_90"][0] for one in found])
+    """The estimate of each run's curve, and with a constant that its own task had no part in."""
+    found = [record for record in records if record["expected"] is not None]
+    ours = _estimates(found, {record["task"]: SEEN for record in found})
+    easier = _measured(found, lambda one: {"points": _without(one).level - _right_in_log_odds(one)})
+    others = {
+        task: mean([mean([run["points"] for run in easier[key]]) for key in easier if key != task])
+        for task in easier
+        if len(easier) > 1
+    }
+    lines = [
+        f"{len(found)} runs. The 90 % interval, with the scatter of as many test images, held the "
+        f"test accuracy in {ours}; the interval that is printed was "
+        f"{mean([_width(_with(one, SEEN)) for one in found]):.1f} points wide."
+    ]
+    if others:
+        lines.append(
+            f"With a constant from the other tasks alone, in turns: {_estimates(found, others)}. "
+            f"With none: {_estimates(found, dict.fromkeys(others, 0.0))}."
+        )
+    return "\n".join(lines)
+
+
+def _estimates(records: Sequence[Record], seen: Mapping[str, float]) -> str:
+    held, away = 0, []
+    for record in records:
+        estimated, right = _with(record, seen[record["task"]]), record["expected"]["test_accuracy"]
+        low, high = estimated.interval(images=record["images"][0])
+        held += low <= right <= high
+        away.append(estimated.accuracy() - right)
     off = estimate(away)
-    spread = "" if off.half_width is None else f" ± {off.half_width:.1f}"
     return (
-        f"The 90 % interval, with the scatter of as many test images, held the test accuracy in "
-        f"{held.right} of {held.images} runs. The estimate was {off.mean:+.1f}{spread} points off "
-        f"on average and {mean([abs(one) for one in away]):.1f} in size; the interval that is "
-        f"printed was {width:.1f} points wide."
+        f"{held} of {len(records)} runs, the estimate {signed(off, 1)} points off on average and "
+        f"{mean([abs(one) for one in away]):.1f} in size"
     )
+
+
+def _with(record: Record, seen: float) -> Expected:
+    """What a record's curve lets expect, with this in place of `SEEN`."""
+    curve = record["expected"]["curve"]
+    points = [CurvePoint(one["share"], one["accuracy"] / 100, one["images"]) for one in curve]
+    found = expect(points)
+    return replace(found, level=found.level + SEEN - seen)
+
+
+def _without(record: Record) -> Expected:
+    return _with(record, 0.0)
+
+
+def _right_in_log_odds(record: Record) -> float:
+    images = record["images"][0]
+    share = (record["expected"]["test_accuracy"] / 100 * images + 0.5) / (images + 1)
+    return math.log(share / (1 - share))
+
+
+def _width(expected: Expected) -> float:
+    low, high = expected.interval()
+    return high - low
 
 
 def _diagram(records: Sequence[Record]) -> Any:

@@ -5,7 +5,7 @@ image embeddings to logits of the trained classes and of names.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from shotfit.evaluation.cross_fitting import HeldOut, ShotFeatures, unit
 from shotfit.evaluation.reliability import softmax
 from shotfit.methods.published import TrainConfig
 from shotfit.training.loop import learning_rate, make_optimizer, updates_per_epoch
+from trust.fits import Fit
 
 Logits = tuple[NDArray, NDArray]
 """Of the trained classes (images, K), and of the names (images, m)."""
@@ -39,6 +40,18 @@ class Trained:
     features: ShotFeatures
     training: TrainConfig
     seed: int
+
+    @classmethod
+    def of(cls, fit: Fit) -> "Trained":
+        """Of a fit, its second stage in full precision."""
+        return cls(
+            rows=fit.rows.numpy(),
+            text=fit.features.names.numpy(),
+            words=fit.words.numpy(),
+            features=fit.features,
+            training=replace(fit.training, precision="fp32"),
+            seed=fit.seed,
+        )
 
     @property
     def scale(self) -> float:

@@ -98,8 +98,12 @@ def test_the_expected_accuracy_is_the_line_at_all_shots():
     def at(log_odds):
         return 1 / (1 + math.exp(-log_odds))
 
-    points = [CurvePoint(share, at(1 + 0.4 * math.log2(share)), 10**6) for share in (0.25, 0.5, 1)]
+    # A quarter is what new images are harder than those that the first stage was trained on.
+    points = [
+        CurvePoint(share, at(1.25 + 0.4 * math.log2(share)), 10**6) for share in (0.25, 0.5, 1)
+    ]
     found = expect(points)
+    assert found.level_variance == pytest.approx(0.15**2, rel=1e-3)
     assert found.accuracy() == pytest.approx(100 * at(1), abs=0.01)
     assert found.accuracy(2) == pytest.approx(100 * at(1.4), abs=0.01)
     assert found.gain()[0] == pytest.approx(100 * (at(1.4) - at(1)), abs=0.01)
@@ -165,6 +169,8 @@ def test_an_assessment_tells_easy_shots_from_hard_ones_and_repeats():
     hard = assess(features(3.0), words, training, names)
     assert easy.expected is not None and hard.expected is not None
     assert easy.expected.accuracy() > hard.expected.accuracy() + 10
+    # Held-out shots are answered by what is kept, without another factor.
+    assert easy.calibration.sharpness == hard.calibration.sharpness == 1
     assert len(easy.scores.nonconformity) == 16
     assert [outlook.images for outlook in easy.expected.classes] == [4] * 4
     again = assess(features(0.3), words, training, names)

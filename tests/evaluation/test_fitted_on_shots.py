@@ -175,21 +175,18 @@ def test_scores_of_names_are_those_of_images_of_classes_left_out():
     training = TrainConfig(lr=0.05, iterations=5)
     episodes = cross_fit(given, leave_classes_out(LABELS, 2, 3), training)
     parts = cross_fit(given, leave_images_out(LABELS, 3), training)
-    once = _scores(episodes, parts, replace(NUMBERS, sharpness=1.0), 20.0)
-    twice = _scores(episodes, parts, replace(NUMBERS, sharpness=2.0), 20.0)
-    assert len(once.familiarity) == len(once.nonconformity) == 24
+    found = _scores(episodes, parts, NUMBERS, 20.0)
+    assert len(found.familiarity) == len(found.nonconformity) == 24
     # Twelve images of the classes left out, in each of six episodes.
-    assert len(once.familiarity_named) == len(once.nonconformity_named) == 72
+    assert len(found.familiarity_named) == len(found.nonconformity_named) == 72
     part = parts[0]
     logits = trained_head(NUMBERS, 20.0, part.rows, part.means).logits(part.images)
     right = np.arange(len(part.labels)), part.labels
-    for factor, found in ((1, once), (2, twice)):
-        expected = -np.log(softmax(factor * logits)[right])
-        assert found.nonconformity[: len(part.labels)] == pytest.approx(expected, rel=1e-3)
-        assert found.familiarity[: len(part.labels)] == pytest.approx(
-            (factor * logits).max(axis=1) + 20 / 2 * (part.images @ part.means.T).max(axis=1),
-            rel=1e-4,
-        )
+    expected = -np.log(softmax(logits)[right])
+    assert found.nonconformity[: len(part.labels)] == pytest.approx(expected, rel=1e-3)
+    assert found.familiarity[: len(part.labels)] == pytest.approx(
+        logits.max(axis=1) + 20 / 2 * (part.images @ part.means.T).max(axis=1), rel=1e-4
+    )
 
 
 def test_two_classes_are_assessed_and_one_or_too_few_shots_keep_their_levels():

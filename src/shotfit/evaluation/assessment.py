@@ -91,7 +91,6 @@ def assess(
         return Assessment(unheard, means)
     calibration = _calibrate(episodes, words, features, seed)
     expected = _expected(by_share, calibration, features.scale, classnames)
-    calibration = _sharpened(calibration, most, features.scale, expected)
     scores = _scores(episodes, most, calibration, features.scale)
     return Assessment(calibration, means, expected, scores)
 
@@ -152,26 +151,12 @@ def _outlooks(
     return found
 
 
-def _sharpened(
-    calibration: Calibration, parts: Sequence[HeldOut], scale: float, expected: Expected
-) -> Calibration:
-    """With the factor under which held-out shots are answered as surely as the accuracy that is
-    expected with all shots: they were answered by rows that had fewer."""
-    logits, _, _ = _logits(parts, calibration, scale)
-    low, high = 0.25, 4.0
-    for _ in range(40):
-        middle = (low * high) ** 0.5
-        sure = 100 * softmax(middle * logits).max(axis=1).mean()
-        low, high = (middle, high) if sure < expected.accuracy() else (low, middle)
-    return replace(calibration, sharpness=low)
-
-
 def _scores(
     episodes: Sequence[HeldOut], parts: Sequence[HeldOut], calibration: Calibration, scale: float
 ) -> Scores:
     familiar, strange, familiar_named, strange_named = [], [], [], []
     for part in parts:
-        logits = calibration.sharpness * _trained_logits(part, calibration, scale)
+        logits = _trained_logits(part, calibration, scale)
         familiar.append(familiarity(logits, part.images, part.means, scale))
         right = nonconformity(logits, len(part.rows))
         strange.append(right[np.arange(len(part.labels)), part.labels])
@@ -180,7 +165,6 @@ def _scores(
         named = named_head(calibration, scale, part.left_names, part.means.mean(axis=0))
         beside = named.logits(part.images) - crowd(len(part.rows), len(part.left_names))
         logits = np.concatenate([_trained_logits(part, calibration, scale), beside], axis=1)[new]
-        logits *= calibration.sharpness
         answers = logits[:, len(part.rows) :]
         familiar_named.append(familiarity(answers, part.images[new], part.means, scale))
         right = nonconformity(logits, len(part.rows))

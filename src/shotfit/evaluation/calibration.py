@@ -14,7 +14,9 @@ classes and m names beside them, the logits are
     crowd            CROWDING log(m / K) where m > K, else 0
 
 and those of a name with images as those of a trained class with t_n in place of phi_c. Where a
-trained class is among the classes, all are multiplied by `sharpness`.
+trained class is among the classes, all are multiplied by `sharpness`: 1, unless an earlier version
+fitted it, which made held-out shots as sure as new images were expected to be right, and these too
+sure (docs/trust.md).
 
 `level` is calibrated stacking (Chao et al., An empirical study and analysis of generalized
 zero-shot learning, ECCV 2016). Mean images beside the rows are the cache of Tip-Adapter (Zhang et

@@ -15,6 +15,11 @@ SLOPE = 0.4
 SLOPE_WIDTH = 0.25
 """The prior of the gain in log-odds by twice the shots: the mean over the embedded suite, with room
 for others."""
+SEEN = 0.25
+SEEN_WIDTH = 0.15
+"""How much easier, in log-odds, held-out shots are than new images because the first stage was
+trained on them, and its standard deviation: over the embedded suite at four shots. The shots cannot
+tell it, unless the first stage is trained again without some of them, which costs as much again."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +96,8 @@ class Expected:
 
 
 def expect(points: Sequence[CurvePoint], classes: Sequence[ClassOutlook] = ()) -> Expected:
-    """The line through the points, its slope held by the prior.
+    """The line through the points, its slope held by the prior, less what the first stage's having
+    seen the images is worth.
 
     Its level rests on the point of the most shots. The other points have the same images, so that
     their differences from it scatter about as much as one point does.
@@ -109,8 +115,8 @@ def expect(points: Sequence[CurvePoint], classes: Sequence[ClassOutlook] = ()) -
     missing = -math.log2(last.share)
     return Expected(
         points=tuple(ordered),
-        level=base + missing * slope,
-        level_variance=base_variance + missing**2 * slope_variance,
+        level=base + missing * slope - SEEN,
+        level_variance=base_variance + missing**2 * slope_variance + SEEN_WIDTH**2,
         slope=slope,
         slope_variance=slope_variance,
         classes=tuple(classes),

@@ -56,6 +56,6 @@ def _rule(assessment: dict[str, Any] | None) -> str:
         return "as published: trained rows and names as they are"
     numbers = assessment["calibration"]
     return (
-        f"fitted on the shots: trained classes {numbers['level']:+.2f} against names, sharpness "
-        f"{numbers['sharpness']:.2f} (--published-scores for the published ones)"
+        f"fitted on the shots: trained classes {numbers['level']:+.2f} against names "
+        "(--published-scores for the published ones)"
     )

@@ -75,7 +75,7 @@ def store(tmp_path_factory):
 @pytest.fixture(scope="module")
 def pets(store):
     classifier = FewShotClassifier(method=short_recipe("2sfs"))
-    classifier.fit(store / "photos", shots=4, verbose=False).save_pretrained(store / "pets")
+    classifier.fit(store / "photos", shots=6, verbose=False).save_pretrained(store / "pets")
     return store / "pets"
 
 

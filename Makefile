@@ -54,6 +54,11 @@ check: setup
 test-pages: setup
 	@$(RUN) $(PYTEST) -m pages tests/docs
 
+# Runs the notebooks and keeps what they print and draw; some minutes of one core.
+.PHONY: notebooks
+notebooks: setup
+	@$(RUN) "$(BIN)/python" pages/notebooks.py $(ARGS)
+
 bench-smoke: setup
 	@$(RUN) "$(BIN)/python" -m pytest tests/apps/test_bench_smoke.py
 

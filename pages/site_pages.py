@@ -17,6 +17,8 @@ import typer
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from notebooks import notebooks
+from notebooks import page as notebook_page
 from papers import PARTS, elsewhere, escape, parse_docstring, printed_lines
 
 from shotfit.apps import cli
@@ -148,6 +150,13 @@ def main() -> None:
     for path, text in pages().items():
         with mkdocs_gen_files.open(path, "w", encoding="utf-8") as file:
             file.write(text)
+    for name, path in notebooks().items():
+        text, pictures = notebook_page(path)
+        with mkdocs_gen_files.open(f"notebooks/{name}.md", "w", encoding="utf-8") as file:
+            file.write(text)
+        for picture, content in pictures.items():
+            with mkdocs_gen_files.open(f"notebooks/{picture}", "wb") as file:
+                file.write(content)
 
 
 if __name__ in ("__main__", "<run_path>"):

@@ -115,7 +115,7 @@ def _shown(example: Example) -> None:
     last = example.namespace.pop(PRINTED, None)
     if last is None:
         return
-    shown, printed = _without_what_varies(example.parsed), _without_what_varies(last.text)
+    shown, printed = without_what_varies(example.parsed), without_what_varies(last.text)
     same = doctest.OutputChecker().check_output(shown, printed, doctest.ELLIPSIS)
     assert same, f"{example.path}, line {example.line}: shown\n{shown}\nprinted\n{last.text}"
 
@@ -125,7 +125,8 @@ def _all_is_shown(namespace: dict[str, Any], place: str) -> None:
     assert left is None or not left.must_be_shown, f"printed before {place}:\n{left.text}"
 
 
-def _without_what_varies(text: str) -> str:
+def without_what_varies(text: str) -> str:
+    """Text with times, rates and memory replaced, and without blanks at the ends of lines."""
     for pattern in VARYING:
         text = re.sub(pattern, "(varies)", text)
     return re.sub(r"[ \t]+$", "", text.replace("\r", ""), flags=re.MULTILINE)

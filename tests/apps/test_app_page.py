@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from shotfit.classifier import FewShotClassifier
+from shotfit.data.images import open_image
 from shotfit.data.sources.demo import load
 
 SOURCE = str(Path(__file__).parents[2] / "src")
@@ -33,6 +34,12 @@ socket.socket.connect = watched
 from shotfit.apps.cli import main
 main()
 """
+CAMERA = ("--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream")
+"""A green picture in place of a camera's, and no question whether the page may have it."""
+FILMING = """() => {
+  const video = document.querySelector("video");
+  return video && video.videoWidth > 0 && video.readyState > 2;
+}"""
 PATIENCE = 400_000
 """Milliseconds: machines that run other things too are slow."""
 
@@ -101,8 +108,11 @@ def tab(browser, served, tmp_path):
     """A browser's tab that shows the page, and has nothing to complain about in the end."""
     playwright = pytest.importorskip("playwright.sync_api")
     with playwright.sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=browser, args=["--no-sandbox"])
-        page = chromium.new_page(viewport={"width": 1280, "height": 900})
+        chromium = driver.chromium.launch(executable_path=browser, args=["--no-sandbox", *CAMERA])
+        context = chromium.new_context(
+            viewport={"width": 1280, "height": 900}, permissions=["camera"]
+        )
+        page = context.new_page()
         page.set_default_timeout(PATIENCE)
         asked, complaints = [], []
         page.on("request", lambda request: asked.append(request.url))
@@ -229,6 +239,49 @@ def take_away(tab, tmp_path):
         archive.extractall(tmp_path / "taken")
     classifier = FewShotClassifier.from_pretrained(tmp_path / "taken" / "classifier")
     assert classifier.classes == ("penguin", "crab", "butterfly", "maple leaf", "octopus")
+
+
+@pytest.mark.slow
+def test_a_picture_is_taken_with_the_camera_and_removed_with_its_class(tab, project):
+    tab.get_by_text("No class yet.").wait_for()
+    name = tab.locator("#class-name input")
+    name.fill("green")
+    name.press("Enter")
+    tab.get_by_text("Take a picture").click()
+    tab.get_by_text("Click to Access Webcam").click()
+    tab.wait_for_function(FILMING)
+    tab.get_by_label("capture photo").click()
+    tab.get_by_text("1 picture of 'green' taken.").wait_for()
+    [path] = (project / "pictures").iterdir()
+    red, green, blue = open_image(path).resize((1, 1)).getpixel((0, 0))
+    assert green > 2 * max(red, blue)
+    # One picture takes no more room than one of many, and the columns stay side by side.
+    picture = tab.locator("#class-gallery .thumbnail-item").bounding_box()
+    assert picture["width"] < 200
+    assert picture["y"] < tab.locator("#class-files").bounding_box()["y"] + 200
+    for scheme in ("dark", "light"):
+        tab.emulate_media(color_scheme=scheme)
+        tab.wait_for_function(f"document.body.classList.contains('dark') == {scheme == 'dark':d}")
+        assert contrast(tab, ".said") > 4.5
+        assert contrast(tab, "#class-table td") > 4.5
+        picture_of(tab, f"camera-{scheme}")
+    tab.get_by_role("button", name="Remove the class").click()
+    tab.get_by_text("'green' and its pictures are removed.").wait_for()
+    assert not list((project / "pictures").iterdir())
+
+
+def contrast(page, place):
+    """How much lighter one of text and page is than the other (WCAG 2, section 1.4.3)."""
+
+    def luminance(color):
+        values = [int(value) / 255 for value in re.findall(r"\d+", color)[:3]]
+        linear = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in values]
+        return sum(w * v for w, v in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+    look = "element => getComputedStyle(element).color"
+    text = luminance(page.locator(place).first.evaluate(look))
+    ground = luminance(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+    return (max(text, ground) + 0.05) / (min(text, ground) + 0.05)
 
 
 @pytest.mark.slow

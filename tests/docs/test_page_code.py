@@ -20,6 +20,7 @@ from shotfit.records import write_record
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NAMES = [path.relative_to(ROOT).as_posix() for path in PAGES]
+METHODS = ("2sfs_layernorm", "layernorm", "coop", "zero_shot")
 ANIMALS = ("cat face", "dog", "horse", "fox")
 MINUTES = {
     *("docs/own-photographs.md", "docs/speed-and-accuracy.md"),
@@ -39,6 +40,7 @@ NOT_RUN = {
     "docs/index.md": [HUB],
     "docs/observing.md": [ENDLESS],
     "docs/own-photographs.md": [HUB],
+    "docs/paper.md": ["takes minutes", "takes half an hour", "takes minutes"],
     "docs/prediction.md": ["needs a Ray cluster"],
     "docs/serving.md": [ENDLESS, SERVER, SERVER],
     "docs/speed-and-accuracy.md": ["needs a fit that was broken off"] * 2,
@@ -92,7 +94,7 @@ def given(store, tmp_path, request):
 
     def records():
         for shots in (4, 8):
-            for record in suite(("2sfs_layernorm", "coop", "zero_shot"), shots=shots):
+            for record in suite(METHODS, shots=shots):
                 write_record(tmp_path / "results", record)
 
     makers = {

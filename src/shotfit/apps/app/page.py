@@ -36,6 +36,8 @@ table.classes thead th { white-space: nowrap; }
 .one-line > * { min-width: 0 !important; }
 .one-line button { padding-left: .5rem !important; padding-right: .5rem !important; }
 .one-line :is(input, textarea) { min-width: 0 !important; }
+:is(#answers, #class-gallery) .grid-container {
+  grid-template-columns: repeat(4, minmax(0, 1fr)) !important; }
 :is(#class-gallery, #answers) .grid-wrap { min-height: 6rem !important; height: auto !important; }
 ol.answers, ul.diagnoses { list-style: none; margin: 0; padding: 0; }
 ol.answers li { display: grid; grid-template-columns: 8rem 1fr 3.6rem; gap: .6rem;

@@ -36,8 +36,8 @@ table.classes thead th { white-space: nowrap; }
 .one-line > * { min-width: 0 !important; }
 .one-line button { padding-left: .5rem !important; padding-right: .5rem !important; }
 .one-line :is(input, textarea) { min-width: 0 !important; }
-:is(#answers, #class-gallery) .grid-container {
-  grid-template-columns: repeat(4, minmax(0, 1fr)) !important; }
+#answers .grid-container { grid-template-columns: repeat(3, minmax(0, 1fr)) !important; }
+#class-gallery .grid-container { grid-template-columns: repeat(4, minmax(0, 1fr)) !important; }
 :is(#class-gallery, #answers) .grid-wrap { min-height: 6rem !important; height: auto !important; }
 ol.answers, ul.diagnoses { list-style: none; margin: 0; padding: 0; }
 ol.answers li { display: grid; grid-template-columns: 8rem 1fr 3.6rem; gap: .6rem;
@@ -68,7 +68,9 @@ ul.diagnoses li.problems { border-color: #d55e00; }
 def theme() -> gr.themes.Base:
     """Quiet colours, and fonts that are there."""
     font, mono = FONTS
-    return gr.themes.Default(primary_hue="blue", font=list(font), font_mono=list(mono))
+    quiet = gr.themes.Default(primary_hue="blue", font=list(font), font_mono=list(mono))
+    # A hint is to be read too: Gradio's grey is too light for that on white.
+    return quiet.set(block_info_text_color="*neutral_500")
 
 
 def make_page(session: Session, first: str = "Pictures") -> gr.Blocks:

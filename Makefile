@@ -223,7 +223,9 @@ lower-bounds: setup
 	@$(RUN) "$(BIN)/python" checks/lower_bounds.py $(ARGS)
 
 # Random kills, crashes at file operations, full disks, two at once, mutated files, leaks: counts are
-# in checks/torture/__main__.py, ARGS="--scale 0.01" takes a hundredth. Writes docs/reliability.md.
+# in checks/torture/__main__.py, ARGS="--scale 0.01" takes a hundredth. Writes docs/reliability.md;
+# run again, it goes on with what is missing.
 .PHONY: torture
 torture: setup
+	@"$(BIN)/python" -m pip install --quiet --disable-pip-version-check --constraint "$(SOURCE)/constraints.txt" --editable "$(SOURCE)[dev,fuzzing]"
 	@$(RUN) PYTHONPATH=checks nice "$(BIN)/python" -m torture run $(ARGS)

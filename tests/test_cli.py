@@ -217,7 +217,7 @@ def test_check_finds_what_would_stop_a_run(shotfit, photos):
     code, out, err = shotfit("check", photos, "--shots", 7)
     assert code == 3
     assert "0.png is not an image" in out
-    assert "class 'red' has 6 training images, fewer than 7 shots" in out
+    assert "has 6 training images, fewer than the 7 shots asked for" in out
     code, out, _ = shotfit("check", photos, "--json")
     assert len(json.loads(out)["problems"]) == 1
 

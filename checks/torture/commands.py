@@ -1,34 +1,40 @@
 """Commands in processes of their own, forked so that each starts at once, and what they leave."""
 
+import contextlib
 import hashlib
+import importlib
 import json
 import os
+import re
 import shutil
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from PIL import Image
-from safetensors.numpy import load_file
 
 from shotfit.apps import cli
+from torture.weights import write_open_clip
 
-CHECKPOINT_SECONDS = "0"
-FEW = ("--shots", "2", "--iters-per-shot", "3", "--published-scores")
+CHECKPOINT_SECONDS = "0.000001"
+# What follows the clock, or a secret of the machine's user (`signature`, and the sum over it).
+OWN_EACH_TIME = ("cost", "seconds", "timestamp", "environment", "signature", "checksum")
+FEW = ("--shots", "2", "--iters-per-shot", "4", "--published-scores")
 
 
 @dataclass(frozen=True)
 class Command:
     """A command line in a folder that was prepared, and what its outcome comes to.
 
-    `again` is how somebody goes on after it was broken off; `outcome` is equal for equal results,
-    whatever was written when.
+    `again` are the ways in which somebody goes on after it was broken off, the first that is not
+    refused; `outcome` is equal for equal results, whatever was written when.
     """
 
     words: tuple[str, ...]
-    again: tuple[str, ...]
+    again: tuple[tuple[str, ...], ...]
     outcome: Callable[[Path], object]
     refused: bool = False
     """Whether it ends with an error in any case."""
@@ -36,29 +42,47 @@ class Command:
 
 def commands() -> dict[str, Command]:
     """What is killed, crashed and run twice, by name."""
-    fit = ("fit", "photos", "--backbone", "backbone", "--out", "out", "-q", *FEW)
+    model = ("--backbone", "backbone")
+    fit = ("fit", "photos", *model, "--out", "out", "-q", *FEW)
     fit += ("--checkpoint-every", CHECKPOINT_SECONDS)
-    predict = ("predict", "model", "photos", "--backbone", "backbone", "--out", "out.jsonl")
-    predict += ("-q", "--batch-size", "2")
+    resume = ("fit", "--resume", "--out", "out", "-q", "--checkpoint-every", CHECKPOINT_SECONDS)
+    predict = ("predict", "model", "photos", *model, "--out", "out.jsonl", "-q")
+    predict += ("--batch-size", "2")
     bench = ("bench", "--datasets", "photos", "--backbones", "backbone", "--methods", "zero_shot")
     bench += ("layernorm", "--shots", "1", "--results", "out", "-q", "-o", "training.iterations=2")
-    add = ("add-classes", "model", "orange", "--backbone", "backbone")
+    study = ("--data", "photos", *model, "--shots", "1", "--results", "out", "--out", "out", "-q")
+    dynamics = ("dynamics", "--method", "layernorm", "--iterations", "4", "--every", "2", *study)
+    sweep = ("sweep", "alpha", "--values", "0.5", "--seeds", "1", "--iters-per-shot", "2", *study)
+    evaluate = ("evaluate", "model", "photos", *model, "--csv", "out.csv", "-q")
+    add = ("add-classes", "model", "orange", *model)
+    remove = ("remove-classes", "model", "purple", *model)
+    splits = ("splits", "make", "photos", "out", "--shots", "1", "--seeds", "1", "--seeds", "2")
+    merged = ("export", "merged", "model", "out", *model)
+    convert = ("convert", "open_clip", "out", "--tokenizer", "backbone")
+    refused = ("convert", "scripted.pt", "out")
     return {
-        "fit": Command(fit, (*fit, "--overwrite"), _weights),
-        "predict": Command(predict, (*predict, "--overwrite"), _answers),
-        "bench": Command(bench, bench, _records),
-        "add-classes": Command(add, add, _classes),
-        "convert": Command(
-            ("convert", "scripted.pt", "out"), ("convert", "scripted.pt", "out"), _nothing, True
-        ),
+        "fit": Command(fit, (resume, (*fit, "--overwrite")), _answers),
+        "predict": Command(predict, ((*predict, "--overwrite"),), _answers),
+        "bench": Command(bench, (bench,), _records),
+        "dynamics": Command(dynamics, (dynamics,), _answers),
+        "sweep": Command(sweep, (sweep,), _records),
+        "evaluate": Command(evaluate, (evaluate,), _answers),
+        "add-classes": Command(add, (add,), _classes),
+        "remove-classes": Command(remove, (remove,), _classes),
+        "splits make": Command(splits, (splits,), _answers),
+        "export merged": Command(merged, (merged,), _answers),
+        "convert": Command(convert, (convert,), _answers),
+        "convert, refused": Command(refused, (refused,), _answers, refused=True),
     }
 
 
 def prepare(folder: Path, formats: Path) -> None:
-    """Photographs of two colours, the tiny model, a classifier, and an archive that is no CLIP."""
+    """Photographs in four colours, the tiny model in two forms, a classifier, and an archive that
+    is no CLIP."""
     shutil.copytree(formats / "backbone", folder / "backbone")
     shutil.copytree(formats / "saved", folder / "model")
     shutil.copy(formats / "scripted.pt", folder)
+    write_open_clip(folder / "backbone", folder / "open_clip")
     for part in ("train", "test"):
         for name in ("red", "blue", "green", "yellow"):
             place = folder / "photos" / part / name
@@ -67,8 +91,32 @@ def prepare(folder: Path, formats: Path) -> None:
                 Image.new("RGB", (16, 16 + number), name).save(place / f"{number}.png")
 
 
-def start(words: tuple[str, ...], folder: Path, before: Callable[[], None] | None = None) -> int:
-    """Runs a command line in `folder`, in a forked process; its id. `before` is called in it."""
+def import_what_they_need(formats: Path) -> None:
+    """Imports here what every command imports in a process of its own, which its forked processes
+    then start with. Nothing is run here: a process that has trained cannot be forked to train."""
+    for command in commands().values():
+        with tempfile.TemporaryDirectory() as scratch:
+            folder, names = Path(scratch) / "work", Path(scratch) / "imported"
+            folder.mkdir()
+            prepare(folder, formats)
+            finish(start(command.words, folder, after=lambda to=names: _write_imported(to)))
+            for name in json.loads(names.read_text()):
+                with contextlib.suppress(Exception):  # what can only be imported by another
+                    importlib.import_module(name)
+
+
+def _write_imported(path: Path) -> None:
+    path.write_text(json.dumps(sorted(sys.modules)))
+
+
+def start(
+    words: tuple[str, ...],
+    folder: Path,
+    before: Callable[[], None] = lambda: None,
+    after: Callable[[], None] = lambda: None,
+) -> int:
+    """Runs a command line in `folder`, in a forked process; its id. `before` and `after` are called
+    in it."""
     pid = os.fork()
     if pid:
         return pid
@@ -80,14 +128,14 @@ def start(words: tuple[str, ...], folder: Path, before: Callable[[], None] | Non
         os.dup2(log, 1)
         os.dup2(log, 2)
         sys.argv = ["shotfit", *words]
-        if before is not None:
-            before()
+        before()
         cli.main()
         code = 0
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1
     except BaseException:
         code = 70
+    after()
     os._exit(code)
 
 
@@ -114,13 +162,22 @@ def litter(folder: Path) -> list[str]:
     return [name for name in found if name.endswith(".tmp") or name.startswith(".shotfit-")]
 
 
-def _weights(folder: Path) -> object:
-    tensors = load_file(folder / "out" / "model.safetensors")
-    return {name: hashlib.sha256(x.tobytes()).hexdigest() for name, x in sorted(tensors.items())}
-
-
 def _answers(folder: Path) -> object:
-    return (folder / "out.jsonl").read_text()
+    """What the files hold that it has made, but for what differs from run to run."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    # Where it could not be written, a fit is saved in a folder out-….
+    tops = [path.relative_to(folder).parts[0] for path in files]
+    made = [path for path, top in zip(files, tops, strict=True) if re.match(r"out(?!-)", top)]
+    return {str(path.relative_to(folder)): _content(path) for path in sorted(made)}
+
+
+def _content(path: Path) -> object:
+    if path.suffix == ".json":
+        values = json.loads(path.read_text())
+        if isinstance(values, dict):
+            return {key: value for key, value in values.items() if key not in OWN_EACH_TIME}
+        return values
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _records(folder: Path) -> object:
@@ -134,8 +191,3 @@ def _classes(folder: Path) -> object:
     names = [*settings["trained_names"], *settings["added_names"]]
     # A name that is added twice is there twice; which ones are there is what counts.
     return sorted({names[place] for place in settings["kept"]})
-
-
-def _nothing(folder: Path) -> object:
-    """It is refused, and leaves no folder behind."""
-    return sorted(path.name for path in folder.glob("out*"))

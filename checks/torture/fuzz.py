@@ -1,13 +1,17 @@
 """Every reader is fed mutated files: it reads them, or says as a user is told what is wrong."""
 
+import contextlib
+import copy
+import functools
 import json
 import random
+import shutil
 import tempfile
 import time
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,28 +19,17 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from shotfit.errors import DataError, UsageError
-from shotfit.saved_settings import checksum
-from torture.inputs import Reader, readers
+from torture.inputs import Reader
 
 SLOW = 5.0
 """Seconds of the processor after which an input counts as a failure."""
-SUPPRESSED = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
-"""Slow or large inputs are what is looked for here."""
+POOL = 300
+"""Values of JSON that hypothesis draws, of which every input takes some."""
+SHOWN_BYTES = 4000
 TOKENS = (
-    *(
-        b"\0",
-        b"\xff",
-        b"-1",
-        b"1e999",
-        b"NaN",
-        b"null",
-        b"[[[[",
-        b"{}",
-        b'"',
-        b"\\u0000",
-        b"9" * 30,
-    ),
-    *(b"../", b"/dev/zero", b"*a", b"&a [", b"\n", b",", b"\xf0\x9f\x98\x80", "²".encode(), b"{0}"),
+    *(b"\0", b"\xff", b"-1", b"1e999", b"NaN", b"null", b"[[[[", b"{}", b'"', b"\\u0000"),
+    *(b"9" * 30, b"../", b"/dev/zero", b"*a", b"&a [", b"\n", b",", b"\xf0\x9f\x98\x80"),
+    *("²".encode(), b"{0}"),
 )
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
@@ -47,58 +40,83 @@ VALUES = st.recursive(
 )
 
 
-def fuzz(count: int, number: int, only: str | None = None) -> dict[str, Any]:
-    """Feeds `count` inputs to every reader; how often each read or refused, and what else came."""
-    found = {}
-    for name, reader in readers().items():
-        if only is None or only in name:
-            found[name] = fuzz_one(reader, count, number)
-    return found
-
-
-def fuzz_one(reader: Reader, count: int, number: int) -> dict[str, Any]:
-    """One reader's share: refusals are `DataError` or `UsageError`, in time."""
-    outcomes: Counter[str] = Counter()
-    failures: dict[str, str] = {}
+def fuzz(name: str, reader: Reader, count: int, number: int) -> dict[str, Any]:
+    """Feeds `count` inputs to a reader: refusals are `DataError` or `UsageError`, in time."""
+    feeding = Feeding(reader)
     started = time.process_time()
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch)
-        for name, content in reader.beside.items():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_bytes(content)
-
-        def feed(content: bytes) -> None:
-            outcome, detail = _fed(reader, folder / reader.name, content)
-            outcomes[outcome] += 1
-            if detail:
-                failures.setdefault(detail, content[:2000].hex())
-
-        for content in reader.seeds:
-            feed(content)
-        assert not failures and outcomes["read"] == len(reader.seeds), (outcomes, failures)
-        _drawn(reader, feed, count, number)
+    try:
+        feeding.feed_seeds()
+        for content in inputs(name, reader, count, number):
+            feeding.feed(content)
+    finally:
+        feeding.close()
     return {
-        "inputs": sum(outcomes.values()),
-        **outcomes,
-        "failures": failures,
+        "inputs": sum(feeding.outcomes.values()),
+        **feeding.outcomes,
+        "failures": feeding.failures,
         "processor_seconds": round(time.process_time() - started, 1),
     }
 
 
-def _drawn(reader: Reader, feed: Callable[[bytes], None], count: int, number: int) -> None:
+def inputs(name: str, reader: Reader, count: int, number: int) -> Iterator[bytes]:
+    """`count` mutated files; the same ones for the same number."""
+    stream, pool = random.Random(f"{number} {name}"), values(number)
+    for _ in range(count):
+        yield mutated(reader, stream, pool)
+
+
+class Feeding:
+    """A reader with its files in a folder of its own, and what became of its inputs."""
+
+    def __init__(self, reader: Reader) -> None:
+        self.reader = reader
+        self.outcomes: Counter[str] = Counter()
+        self.failures: dict[str, str] = {}
+        """The first input, in hexadecimal digits, with which a failure was met."""
+        self._folder = Path(tempfile.mkdtemp())
+        self._place = self._folder / reader.name
+        for name, content in {**reader.beside, reader.name: b""}.items():
+            (self._folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (self._folder / name).write_bytes(content)
+
+    def feed(self, content: bytes) -> str:
+        """Lets it read; the failure, or nothing."""
+        outcome, detail = _fed(self.reader, self._place, content)
+        self.outcomes[outcome] += 1
+        if detail:
+            self.failures.setdefault(detail, content[:SHOWN_BYTES].hex())
+        return detail
+
+    def feed_seeds(self) -> None:
+        """Good files first, which must be read: mutated ones would else test nothing."""
+        for content in self.reader.seeds:
+            self.feed(content)
+        assert self.outcomes == {"read": len(self.reader.seeds)}, (self.outcomes, self.failures)
+
+    def close(self) -> None:
+        """Removes the folder."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+@functools.cache
+def values(number: int) -> tuple[Any, ...]:
+    """Values of JSON, drawn by hypothesis once: drawing takes longer than reading."""
+    drawn: list[Any] = []
+
     @seed(number)
     @settings(
-        max_examples=count,
+        max_examples=POOL,
         database=None,
         deadline=None,
         phases=[Phase.generate],
-        suppress_health_check=SUPPRESSED,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
-    @given(st.integers(0, 2**48), VALUES)
-    def feed_drawn(drawn: int, value: Any) -> None:
-        feed(mutated(reader, random.Random(drawn), value))
+    @given(VALUES)
+    def draw(value: Any) -> None:
+        drawn.append(value)
 
-    feed_drawn()
+    draw()
+    return tuple(drawn)
 
 
 def _fed(reader: Reader, path: Path, content: bytes) -> tuple[str, str]:
@@ -114,25 +132,48 @@ def _fed(reader: Reader, path: Path, content: bytes) -> tuple[str, str]:
     except Exception as error:
         last = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{Path(last.filename).name}:{last.name}"
-        outcome, detail = "failed", f"{type(error).__name__} in {where}: {error}"[:200]
+        outcome, detail = "failed", f"{type(error).__name__} in {where}"
     seconds = time.process_time() - started
     return (outcome, detail) if seconds < SLOW else ("slow", f"{seconds:.0f} s")
 
 
-def mutated(reader: Reader, stream: random.Random, value: Any) -> bytes:
-    """A good file with something wrong: a value of another kind in JSON, or bytes changed."""
+def mutated(reader: Reader, stream: random.Random, pool: tuple[Any, ...]) -> bytes:
+    """A good file with something wrong: values of another kind in JSON, tensors under other names
+    or of other kinds, or bytes changed."""
     content = stream.choice(reader.seeds)
-    is_json = content[:1] in (b"{", b"[")
-    if is_json and (reader.signed or stream.random() < 0.5):
-        try:
-            values = json.loads(content)
-            replace_one(values, stream, value)
-            if reader.signed:
-                values["checksum"] = checksum(values)
-            return json.dumps(values).encode()
-        except ValueError:  # JSON lines; what JSON cannot say
-            pass
-    return mutated_bytes(content, stream)
+    if reader.sign is not None or stream.random() < 0.5:
+        with contextlib.suppress(ValueError):  # what is not of this kind
+            return reader.signed(_restructured(content, stream, pool))
+    return reader.signed(mutated_bytes(content, stream))
+
+
+def _restructured(content: bytes, stream: random.Random, pool: tuple[Any, ...]) -> bytes:
+    if content[8:9] == b"{":
+        end = 8 + int.from_bytes(content[:8], "little")
+        header = json.loads(content[8:end])
+        _exchange_two(header, stream) if stream.random() < 0.3 else _replace(header, stream, pool)
+        text = json.dumps(header).encode()
+        return len(text).to_bytes(8, "little") + text + content[end:]
+    lines = content.split(b"\n") if content[:1] == b"{" and b"}\n{" in content else [content]
+    place = stream.randrange(len(lines))
+    values = json.loads(lines[place])
+    if not isinstance(values, dict | list):
+        raise ValueError("nothing to replace")
+    _replace(values, stream, pool)
+    lines[place] = json.dumps(values).encode()
+    return b"\n".join(lines)
+
+
+def _exchange_two(header: dict[str, Any], stream: random.Random) -> None:
+    """Two tensors under each other's names, or what is said of them."""
+    one, other = (stream.choice(list(header)) for _ in range(2))
+    header[one], header[other] = header[other], header[one]
+
+
+def _replace(values: Any, stream: random.Random, pool: tuple[Any, ...]) -> None:
+    for _ in range(stream.choice((1, 1, 1, 2, 3))):
+        # A copy: what is put in may be changed in its turn.
+        replace_one(values, stream, copy.deepcopy(stream.choice(pool)))
 
 
 def replace_one(values: Any, stream: random.Random, value: Any) -> None:
@@ -144,6 +185,8 @@ def replace_one(values: Any, stream: random.Random, value: Any) -> None:
         keys = list(inner) if isinstance(inner, dict) else range(len(inner))
         places += [(inner, key) for key in keys]
         left += [inner[key] for key in keys if isinstance(inner[key], dict | list)]
+    if not places:
+        return
     inner, key = stream.choice(places)
     if isinstance(inner, dict) and stream.random() < 0.2:
         del inner[key]

@@ -1,8 +1,11 @@
 """What is fed to every reader: good files of each kind, and how they are read."""
 
 import contextlib
+import hashlib
 import io
 import json
+import re
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,9 +15,16 @@ import safetensors.numpy
 from PIL import Image
 
 from shotfit import saving
+from shotfit.apps.fit_options import FitOptions
+from shotfit.apps.options import merged
+from shotfit.apps.predict.output_file import PredictionFile
+from shotfit.apps.words import chosen_words
+from shotfit.backbone import Backbone
 from shotfit.config import from_dict, read_yaml
 from shotfit.data.benchmark.matfile import read_mat
 from shotfit.data.benchmark.split_files import classnames_of, read_split
+from shotfit.data.dataset import Dataset, Example
+from shotfit.data.fewshot_lists import fewshot_path, read_fewshot, write_fewshot
 from shotfit.data.images import FORMATS, open_image
 from shotfit.data.sources import csv, folder
 from shotfit.errors import DataError
@@ -23,11 +33,16 @@ from shotfit.records import read_record
 from shotfit.records.dynamics import read_dynamics
 from shotfit.records.gain import read_gain
 from shotfit.runtime.manifest import Manifest
-from shotfit.saved_settings import CONFIG
+from shotfit.runtime.tensors import read_tensors
+from shotfit.saved_settings import CONFIG, SHOTS, WEIGHTS, checksum, sha256
 from shotfit.training.checkpoint import read_checkpoint
 
 REPOSITORY = Path(__file__).parent.parent.parent
 FORMATS_SO_FAR = REPOSITORY / "tests/formats"
+PICTURE = [Image.new("RGB", (16, 16), "red")]
+QUESTION = {"model": "pets", "top": 1, "classes": None}
+NOTHING = hashlib.sha256(b"").hexdigest()[:16]
+ROWS = [{"image": f"{name}.png", "answers": [["cat", 0.5]], "content": NOTHING} for name in "ab"]
 
 
 @dataclass(frozen=True)
@@ -39,14 +54,22 @@ class Reader:
     seeds: list[bytes]
     beside: dict[str, bytes] = field(default_factory=dict)
     """Files that lie in the same folder."""
-    signed: bool = False
-    """JSON whose checksum is made to fit again: else nothing behind it would be reached."""
+    sign: Callable[[bytes], bytes] | None = None
+    """Makes a sum within the file fit again: else nothing behind it would be reached."""
+    share: float = 1.0
+    """Of the inputs that are asked for: the rest would take hours where a model is loaded."""
+
+    def signed(self, content: bytes) -> bytes:
+        """`content` with the sum that a file of it has."""
+        return content if self.sign is None else self.sign(content)
 
 
 def readers() -> dict[str, Reader]:
     """Every reader of files that others may have made, by name."""
     found = dict(_tables())
     found.update(_json_files())
+    found.update(_saved())
+    found.update(_model_folders())
     found.update(_archives())
     found.update({f"image {name}": Reader(open_image, "image.png", [content])
                   for name, content in images().items()})  # fmt: skip
@@ -63,12 +86,12 @@ def images() -> dict[str, bytes]:
         if name in Image.SAVE:
             Image.fromarray(noise).save(content, name)
             found[name] = content.getvalue()
-    found["PNG 16 bits"] = _saved(Image.fromarray(noise[:, :, 0].astype(np.uint16) * 257))
-    found["PNG palette"] = _saved(Image.fromarray(noise).quantize(8))
+    found["PNG 16 bits"] = _png(Image.fromarray(noise[:, :, 0].astype(np.uint16) * 257))
+    found["PNG palette"] = _png(Image.fromarray(noise).quantize(8))
     return found
 
 
-def _saved(picture: Image.Image) -> bytes:
+def _png(picture: Image.Image) -> bytes:
     content = io.BytesIO()
     picture.save(content, "PNG")
     return content.getvalue()
@@ -87,6 +110,14 @@ def _tables() -> Iterator[tuple[str, Reader]]:
     yield "classnames.json", Reader(_load_folder, "classnames.json", [names], beside)
     split = {part: [["a.jpg", 0, "cat"], ["b.jpg", 1, "dog"]] for part in ("train", "val", "test")}
     yield "split file", Reader(_load_split, "split.json", [json.dumps(split).encode()])
+    ours, published = (write(_shapes()) for write in (_our_list, _published_list))
+    name = fewshot_path("", 1, 1, "train").name
+    yield "few-shot list", Reader(_load_list, name, [ours, published], sign=_sign_list)
+    templates = b"a photo of a {}.\nan image of the {}.\n"
+    yield "templates .txt", Reader(_load_templates, "templates.txt", [templates])
+    yield "templates .json", Reader(_load_templates, "templates.json", [b'["a {}", "the {}."]'])
+    sentences = b'{"cat": ["a cat has whiskers", "it purrs"], "dog": ["it barks"]}'
+    yield "descriptions", Reader(_load_descriptions, "words.json", [sentences])
 
 
 def _json_files() -> Iterator[tuple[str, Reader]]:
@@ -98,12 +129,39 @@ def _json_files() -> Iterator[tuple[str, Reader]]:
     yield "experiment", Reader(_experiment, "experiment.json", [experiment])
     for name, read in (("curve", read_dynamics), ("gain", read_gain)):
         yield name, Reader(read, f"{name}.json", [(FORMATS_SO_FAR / f"{name}.json").read_bytes()])
-    saved = FORMATS_SO_FAR / "saved"
-    beside = {path.name: path.read_bytes() for path in saved.iterdir() if path.name != CONFIG}
-    seeds = [(saved / CONFIG).read_bytes()]
-    yield "saved classifier", Reader(_load_saved, CONFIG, seeds, beside, signed=True)
     manifest = (FORMATS_SO_FAR / "export.json").read_bytes()
     yield "export", Reader(_load_export, "export.json", [manifest])
+    fit = b"method: 2sfs:lora\nshots: 4\nminutes: null\noption: {rank: 4, training.lr: 0.001}\n"
+    yield "options of fit", Reader(_load_fit_options, "config.yaml", [fit])
+    note = json.dumps(QUESTION).encode()
+    rows = b"".join(json.dumps(row).encode() + b"\n" for row in ROWS)
+    name = "out.jsonl.partial"
+    beside = {f"{name}.json": note, "a.png": b"", "b.png": b"", "c.png": b""}
+    yield "interrupted rows", Reader(_go_on, name, [rows], beside)
+    beside = {**beside, name: rows}
+    yield "interrupted note", Reader(_go_on, f"{name}.json", [note], beside)
+
+
+def _saved() -> Iterator[tuple[str, Reader]]:
+    saved = {path.name: path.read_bytes() for path in (FORMATS_SO_FAR / "saved").iterdir()}
+    for name, file, sign in (
+        ("saved classifier", CONFIG, _sign_config),
+        ("saved tensors", WEIGHTS, None),
+        ("saved shots", SHOTS, None),
+        ("saved classes", "classes.safetensors", None),
+        ("saved record", "record.json", None),
+    ):
+        beside = {other: content for other, content in saved.items() if other != file}
+        yield name, Reader(_load_saved, file, [saved[file]], beside, sign, share=0.02)
+
+
+def _model_folders() -> Iterator[tuple[str, Reader]]:
+    model = {path.name: path.read_bytes() for path in (FORMATS_SO_FAR / "backbone").iterdir()}
+    hints = b'{"crop_scale_min": 0.5, "classifier_lr_scale": 1.0}'
+    for name in (*model, "shotfit.json"):
+        beside = {other: content for other, content in model.items() if other != name}
+        seeds = [model.get(name, hints)]
+        yield f"model {name}", Reader(_load_model, name, seeds, beside, share=0.02)
 
 
 def _archives() -> Iterator[tuple[str, Reader]]:
@@ -116,6 +174,7 @@ def _archives() -> Iterator[tuple[str, Reader]]:
     yield "tensors", Reader(_load_tensors, "model.safetensors", [weights, tensors])
     archive = (FORMATS_SO_FAR / "scripted.pt").read_bytes()
     yield "TorchScript", Reader(read_source, "model.pt", [archive])
+    yield "tensors without torch", Reader(read_tensors, "classes.safetensors", [tensors])
     yield ".mat", Reader(read_mat, "labels.mat", [(FORMATS_SO_FAR / "labels.mat").read_bytes()])
 
 
@@ -141,13 +200,100 @@ def _experiment(path: Path) -> object:
 
 
 def _load_saved(path: Path) -> object:
+    """As `info` and `predict` do; what the config says of the file's hash is made to fit."""
     from shotfit.apps.commands.info import info
     from shotfit.classifier import FewShotClassifier
 
+    if path.name in (WEIGHTS, SHOTS, "classes.safetensors"):
+        _name_hash(path)
     with contextlib.redirect_stdout(io.StringIO()):
         info(path.parent)
     backbone = str(FORMATS_SO_FAR / "backbone")
-    return FewShotClassifier.from_pretrained(path.parent, backbone=backbone)
+    return FewShotClassifier.from_pretrained(path.parent, backbone=backbone).predict(PICTURE)
+
+
+def _name_hash(path: Path) -> None:
+    config = path.parent / CONFIG
+    settings = json.loads(config.read_bytes())
+    if path.name in settings["files"]:
+        settings["files"][path.name] = sha256(path)
+    else:
+        settings["classes"] = sha256(path)
+    config.write_bytes(_sign_config(json.dumps(settings).encode()))
+
+
+def _sign_config(content: bytes) -> bytes:
+    try:
+        values = json.loads(content)
+        values["checksum"] = checksum(values)
+        return json.dumps(values).encode()
+    except (ValueError, TypeError, RecursionError):
+        return content
+
+
+def _load_model(path: Path) -> object:
+    return Backbone.from_pretrained(str(path.parent))
+
+
+def _load_templates(path: Path) -> object:
+    return chosen_words((), str(path), None)
+
+
+def _load_descriptions(path: Path) -> object:
+    return chosen_words(("a {}",), None, str(path))
+
+
+def _load_fit_options(path: Path) -> object:
+    return merged(path, FitOptions(data="digits")).experiment("cpu")
+
+
+def _go_on(path: Path) -> object:
+    """What `predict` does with the rows of an interrupted one. It ends with the file, so that the
+    rest is put back."""
+    out = path.with_name("out.jsonl")
+    partial = out.with_name(f"{out.name}.partial")
+    files = (partial, partial.with_name(f"{partial.name}.json"))
+    kept = {file: file.read_bytes() for file in files}
+    images = [str(path.with_name(f"{name}.png")) for name in "abc"]
+    try:
+        with PredictionFile(out, QUESTION) as file:
+            file.keep_unchanged(iter(images), 1)
+            file.write({"image": name, "answers": []} for name in images[file.rows :])
+            file.finish()
+    finally:
+        for place, content in kept.items():
+            place.write_bytes(content)
+    return [json.loads(line) for line in out.read_text().split("\n") if line]
+
+
+def _shapes() -> Dataset:
+    examples = tuple(Example(f"{name}.png", label, Path(f"{name}.png"))
+                     for label, name in enumerate(("cat", "dog")))  # fmt: skip
+    return Dataset("shapes", ("cat", "dog"), examples)
+
+
+def _our_list(dataset: Dataset) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        return write_fewshot(dataset, folder, 1, 1, (dataset.train, ()))[0].read_bytes()
+
+
+def _published_list(dataset: Dataset) -> bytes:
+    rows = ({"_impath": one.key, "_label": one.label, "_classname": dataset.classnames[one.label]}
+            for one in dataset.train)  # fmt: skip
+    return b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+
+
+def _sign_list(content: bytes) -> bytes:
+    head, end, body = content.partition(b"\n")
+    return re.sub(rb'("sha256": )"[^"]*"', rb'\1"%s"' % _digest(body), head) + end + body
+
+
+def _digest(content: bytes) -> bytes:
+    return hashlib.sha256(content).hexdigest().encode()
+
+
+def _load_list(path: Path) -> object:
+    return read_fewshot(_shapes(), path.parent, 1, 1)
 
 
 def _load_tensors(path: Path) -> object:

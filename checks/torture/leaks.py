@@ -17,8 +17,9 @@ RECIPE = Recipe(
 )
 
 
-def leaks(predictions: int, fits: int) -> dict[str, Any]:
-    """Memory, open files and threads before and after; the first tenth is to warm up."""
+def leaks(name: str, count: int) -> dict[str, Any]:
+    """Memory, open files and threads before and after so many predictions or fits; a tenth more
+    are to warm up."""
     backbone = str(FORMATS_SO_FAR / "backbone")
     pictures = [Image.new("RGB", (40, 30), color) for color in ("red", "blue")]
     classifier = FewShotClassifier.from_pretrained(FORMATS_SO_FAR / "saved", backbone=backbone)
@@ -30,7 +31,7 @@ def leaks(predictions: int, fits: int) -> dict[str, Any]:
         made = FewShotClassifier(backbone, RECIPE)
         made.fit(pictures * 2, ["red", "blue"] * 2, verbose=False)
 
-    return {"predictions": _repeated(predict, predictions), "fits": _repeated(fit, fits)}
+    return _repeated({"predictions": predict, "fits": fit}[name], count)
 
 
 def _repeated(action, count: int) -> dict[str, Any]:

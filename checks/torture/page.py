@@ -1,7 +1,10 @@
 """docs/reliability.md, from the record."""
 
+import json
+from collections import Counter
 from typing import Any
 
+KINDS = ("kills", "crashes", "full disk", "short files", "two at once")
 START = """# What was tried, how often, and what was lost
 
 ShotFit is killed, crashed, starved of disk space, started twice at once, and fed rubbish. This
@@ -13,7 +16,8 @@ make torture ARGS="--scale 0.01"    # a hundredth of it
 make torture ARGS="--part fuzz --only image --inputs 1000 --seed 7"
 ```
 
-What is drawn is drawn from the seed. `make test` runs a small part
+What is drawn is drawn from the seed. A run that is broken off goes on with what is missing
+(`--again` starts anew). `make test` runs a small part
 (`tests/checks/test_torture.py`).
 """
 
@@ -21,8 +25,9 @@ PROMISE = """
 ## What is not promised
 
 What a library in another language does between two file operations is not seen by the crash
-points. Files left over by a kill are hidden ones beside the result, which nothing reads; those of
-folders go with the next save there, those of single files stay. A classifier keeps one answer to
+points; kills and short files meet it too. Files left over by a kill are hidden ones beside the
+result, which nothing reads; they go when the same file or folder is written again (on Windows those
+of single files stay). A classifier keeps one answer to
 a picture, which `shotfit verify` compares; that is no proof that all others are as before.
 Nothing here was tried on Windows or macOS, on a network file system, or with an accelerator.
 
@@ -41,46 +46,66 @@ classifier was saved, and to 0.001 of a score elsewhere.
 
 def page(record: dict[str, Any]) -> str:
     """The page as Markdown."""
-    parts = [START]
-    if "interruptions" in record:
-        parts.append(_interruptions(record["interruptions"]))
-    if "fuzz" in record:
-        parts.append(_fuzz(record["fuzz"]))
-    if "leaks" in record:
-        parts.append(_leaks(record["leaks"]))
-    return "\n".join(part.strip("\n") + "\n" for part in (*parts, PROMISE))
+    made = {
+        "interruptions": _interruptions,
+        "fuzz": _fuzz,
+        "guided": _guided,
+        "leaks": _leaks,
+    }
+    parts = [
+        f"{write(record[name])}\n\n{_said(record, name)}"
+        for name, write in made.items()
+        if name in record
+    ]
+    return "\n".join(part.strip("\n") + "\n" for part in (START, *parts, PROMISE))
 
 
-def _said(part: dict[str, Any]) -> str:
-    minutes = max(1, round(part["seconds"] / 60))
-    commands = "; ".join(f"`python -m torture {command}`" for command in part["commands"])
-    return f"{commands}: about {minutes} min on {part['processors']} cores, busy with other work."
+def _said(record: dict[str, Any], name: str) -> str:
+    seconds = sum(unit["processor_seconds"] for unit in record[name].values())
+    asked = [json.dumps(unit["asked"], sort_keys=True) for unit in record[name].values()]
+    most = Counter(asked).most_common(1)[0][0]
+    options = " ".join(f"--{key} {value}" for key, value in json.loads(most).items())
+    return (
+        f"`python -m torture run --part {name} {options}`: {seconds / 60:.0f} minutes of one "
+        f"processor, on a machine with {record['processors']}."
+    )
 
 
-def _interruptions(part: dict[str, Any]) -> str:
+def _interruptions(units: dict[str, Any]) -> str:
     lines = [
         "## Interrupted, and run again",
         "",
-        "A command is killed at a random moment, ends at a file operation as if by a power cut, or",
-        "finds the disk full there; then it is run again to its end. Each cell has how often that",
-        "gave the result of a run that nothing happened to, of how many times.",
+        "A command is killed at a random moment, ends at a file operation as if by a power cut,",
+        "finds the disk full there, or may not make files longer than some bytes; then it is run",
+        "again to its end. `fit` goes on with `--resume` where there is a checkpoint. Each cell",
+        "has how often that gave the result of a run that nothing happened to, to the byte, of",
+        "how many times.",
         "",
-        "| command | file operations | kills | crashes | full disk | two at once |",
-        "|---|---|---|---|---|---|",
+        "| command | file operations | kills | crashes | full disk | short files | two at once |",
+        "|---|---|---|---|---|---|---|",
     ]
-    for name, found in part["found"].items():
-        cells = [_cell(found[kind]) for kind in ("kills", "crashes", "full disk", "two at once")]
+    for name, unit in units.items():
+        found = unit["found"]
+        cells = [_cell(found[kind]) for kind in KINDS]
         lines.append(f"| `{name}` | {found['crashes']['operations']} | {' | '.join(cells)} |")
+    resumed = sum(
+        count
+        for unit in units.values()
+        for verdicts in unit["found"].values()
+        for verdict, count in verdicts.items()
+        if "resumed" in verdict
+    )
+    lines += ["", f"{resumed} of them went on from a checkpoint."]
     others = sorted(
         f"`{name}`, {kind}: {verdict}, {count} times"
-        for name, found in part["found"].items()
-        for kind, verdicts in found.items()
+        for name, unit in units.items()
+        for kind, verdicts in unit["found"].items()
         for verdict, count in verdicts.items()
-        if verdict != "operations" and verdict != "same"
+        if verdict not in ("operations", "same", "same, resumed")
     )
     if others:
         lines += ["", "Other outcomes:", "", *(f"- {line}" for line in others)]
-    return "\n".join([*lines, "", _said(part)])
+    return "\n".join(lines)
 
 
 def _cell(verdicts: dict[str, int]) -> str:
@@ -89,36 +114,61 @@ def _cell(verdicts: dict[str, int]) -> str:
     return f"{same} of {tried}"
 
 
-def _fuzz(part: dict[str, Any]) -> str:
+def _fuzz(units: dict[str, Any]) -> str:
     lines = [
         "## Fed with mutated files",
         "",
-        "Of good files bytes are changed, cut out or put in, and values in JSON exchanged for",
-        "others. A reader reads what comes, or refuses it in the words of a user's error; anything",
-        "else, or more than 5 seconds, is a failure.",
+        "Of good files bytes are changed, cut out or put in, values in JSON exchanged for others",
+        "that hypothesis draws, and tensors put under other names. A reader reads what comes, or",
+        "refuses it in the words of a user's error; anything else, or more than 5 seconds, is a",
+        "failure. Readers that load a model take ten milliseconds and more, and are given fewer.",
         "",
         "| reader | inputs | read | refused | failed |",
         "|---|---|---|---|---|",
     ]
-    for name, found in part["found"].items():
-        failed = found.get("failed", 0) + found.get("slow", 0)
-        numbers = (found["inputs"], found.get("read", 0), found.get("refused", 0), failed)
-        lines.append(f"| {name} | {' | '.join(f'{number:,}' for number in numbers)} |")
-    total = sum(found["inputs"] for found in part["found"].values())
-    lines += ["", f"{total:,} inputs in all.", "", _said(part)]
-    return "\n".join(lines)
+    lines += [f"| {name} | {_read(unit['found'])} |" for name, unit in units.items()]
+    return "\n".join([*lines, "", _total(units)])
 
 
-def _leaks(part: dict[str, Any]) -> str:
+def _guided(units: dict[str, Any]) -> str:
+    lines = [
+        "## Led to lines not reached before",
+        "",
+        "[atheris](https://github.com/google/atheris) keeps inputs that reach a line of ShotFit's",
+        "not reached before, and changes these further (the last column counts them).",
+        "",
+        "| reader | inputs | read | refused | failed | kept |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, unit in units.items():
+        lines.append(f"| {name} | {_read(unit['found'])} | {unit['found']['kept']:,} |")
+    return "\n".join([*lines, "", _total(units)])
+
+
+def _read(found: dict[str, Any]) -> str:
+    failed = found.get("failed", 0) + found.get("slow", 0)
+    numbers = (found["inputs"], found.get("read", 0), found.get("refused", 0), failed)
+    return " | ".join(f"{number:,}" for number in numbers)
+
+
+def _total(units: dict[str, Any]) -> str:
+    total = sum(unit["found"]["inputs"] for unit in units.values())
+    failures = sorted({one for unit in units.values() for one in unit["found"]["failures"]})
+    kinds = f" Failures: {'; '.join(failures)}." if failures else " None failed."
+    return f"{total:,} inputs in all.{kinds}"
+
+
+def _leaks(units: dict[str, Any]) -> str:
     lines = [
         "## Repeated in one process",
         "",
         "| what | times | memory, more by | open files | threads |",
         "|---|---|---|---|---|",
     ]
-    for name, found in part["found"].items():
+    for name, unit in units.items():
+        found = unit["found"]
         grown = f"{found['bytes'] / 1e6:.1f} MB"
         lines.append(
             f"| {name} | {found['times']:,} | {grown} | {found['files']:+} | {found['threads']:+} |"
         )
-    return "\n".join([*lines, "", _said(part)])
+    return "\n".join(lines)

@@ -62,7 +62,7 @@ class Overrides:
         """
         groups: dict[str, dict[str, Any]] = {"training": {}, "linear": {}, "": {}}
         for key, value in self.options.items():
-            group, _, name = key.rpartition(".")
+            group, _, name = str(key).rpartition(".")  # YAML has other keys, too
             if group not in groups:
                 raise UsageError(
                     f"Options are NAME, training.NAME or linear.NAME, got {key!r}: the method's, "

@@ -190,7 +190,7 @@ def _experiment(folder: Path, settings: dict[str, Any]) -> Experiment:
 
 def _resolve(folder: Path, settings: dict[str, Any], given: str | None) -> str:
     experiment = _experiment(folder, settings)
-    reference = Reference(experiment.backbone, experiment.revision, settings["backbone_folder"])
+    reference = Reference(experiment.backbone, experiment.revision, settings.get("backbone_folder"))
     return reference.resolve(folder, settings.get("signature"), given)
 
 

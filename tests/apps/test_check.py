@@ -151,7 +151,7 @@ def test_every_problem_is_told_where_a_fit_stops_at_the_first(shotfit, tmp_path,
         f"{manifest}, line 4: no label (columns found: path, label, split).",
         f"{manifest}, line 5: split 'none' is none of train, val, test.",
     ]
-    assert f"{tmp_path / 'a.png'} is missing" in problems
+    assert f"There is no image file {tmp_path / 'a.png'}." in problems
 
 
 @pytest.mark.parametrize("name", ["n01440764", "class 3", "0012", "label_12", "3f2a9b1c", "747"])
@@ -178,7 +178,7 @@ def test_a_prompt_is_too_long_by_the_tokenizer_of_the_model_to_the_token():
     assert not [f for f in model_findings(named(fits, "cat"), backbone, None)[0] if f.level]
     found = model_findings(named(too_long, "cat"), backbone, None)[0]
     assert [one.level for one in found] == ["error"]
-    assert "has 78 tokens, and tiny reads 77" in found[0].text
+    assert "has 78 tokens; this model reads 77" in found[0].text
     with pytest.raises(DataError, match="78 tokens"):
         backbone.encode_text([f"a photo of a {too_long}."])
 

@@ -200,3 +200,48 @@ class TestWithoutTransformers:
         config["vision_config"].update(change)
         (folder / "config.json").write_text(json.dumps(config))
         assert read_clip(folder) is None
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        "[",
+        "[]",
+        '{"size": {}}',
+        '{"size": -1}',
+        '{"size": "224"}',
+        '{"size": {"height": 1e9}}',
+        '{"crop_size": {"width": 1}}',
+        '{"crop_size": 100000}',
+        '{"resample": 99}',
+        '{"image_mean": [0.5]}',
+        '{"image_mean": null}',
+        '{"image_std": [0, 1, 1]}',
+        '{"image_std": [NaN, 1, 1]}',
+        '{"rescale_factor": "1"}',
+    ],
+)
+def test_a_preprocessor_that_cannot_be_followed_is_refused_by_its_name(tmp_path, facts):
+    (tmp_path / "preprocessor_config.json").write_text(facts)
+    with pytest.raises(DataError, match="preprocessor_config.json does not say how images"):
+        hub.read_image_spec(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("tower", "values", "match"),
+    [
+        ("vision_config", {"num_hidden_layers": 10**9}, "num_hidden_layers = 1000000000"),
+        ("text_config", {"vocab_size": 10**12}, "vocab_size = 1000000000000"),
+        ("text_config", {"hidden_size": [64]}, "hidden_size"),
+        ("vision_config", {"image_size": None}, "Cannot load the model"),
+    ],
+)
+def test_a_config_of_a_model_that_cannot_be_is_refused_before_it_is_built(
+    tmp_path, tower, values, match
+):
+    save(tmp_path)
+    facts = json.loads((tmp_path / "config.json").read_text())
+    facts[tower] |= values
+    (tmp_path / "config.json").write_text(json.dumps(facts))
+    with pytest.raises(DataError, match=match):
+        Backbone.from_pretrained(str(tmp_path))

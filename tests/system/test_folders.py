@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from shotfit.system import folders
 from shotfit.system.folders import check_writable, folder_written_whole, is_empty, recover
@@ -236,3 +238,19 @@ def test_a_place_that_cannot_be_written_is_told_before_and_nothing_is_left(tmp_p
     with pytest.raises(OSError, match="No space"):
         check_writable(tmp_path / "model")
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such limits")
+def test_tensors_for_which_there_is_no_room_are_an_error_of_the_system(tmp_path):
+    """safetensors has its own, which nobody who saves looks for."""
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, before[1]))
+    try:
+        with pytest.raises(OSError) as raised, folder_written_whole(tmp_path / "model") as folder:
+            save_file({"a": torch.zeros(1 << 19)}, folder / "model.safetensors")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert raised.value.errno == errno.EFBIG
+    assert list(tmp_path.iterdir()) == []

@@ -25,6 +25,8 @@ EMBEDDED = {"iconclip": Path(__file__).parent.parent / "assets" / "iconclip"}
 """Models inside the package, by name."""
 PATTERNS = ["*.json", "*.txt", "*.model", "*.safetensors"]
 """What is downloaded of a repository; pickled weights and code are not."""
+MOST_LAYERS, LARGEST_NUMBER = 1000, 10**8
+"""What a config may say of layers, and of anything else: vocabularies have less than a million."""
 
 
 @dataclass(frozen=True)
@@ -150,6 +152,7 @@ class LaterTokenizer:
 def _read_model(name: str, folder: Path) -> Any:
     from transformers import AutoConfig, AutoModel
 
+    _check_sizes(name, folder)
     with _readable(name, folder), _quiet():
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
         get_family(config.model_type)
@@ -181,15 +184,13 @@ def _check_tokenizer(folder: Path, words: int | None = None) -> None:
 
 @contextmanager
 def _readable(name: str, folder: Path) -> Iterator[None]:
-    from safetensors import SafetensorError
-
     try:
         yield
     except UsageError:
         raise
-    # ValueError covers broken JSON; transformers raises KeyError and ImportError for models
-    # and tokenizers it does not know or lacks a package for.
-    except (OSError, KeyError, ImportError, ValueError, RuntimeError, SafetensorError) as error:
+    except (
+        Exception
+    ) as error:  # transformers fails in many ways, its configs with types of their own
         message = f"Cannot load the model {name!r} from {folder}: {error}"
         if _lacks_sentencepiece(folder):
             message = (
@@ -215,10 +216,23 @@ def _broken_torchvision() -> str:
 
 
 def read_image_spec(folder: Path) -> ImageSpec:
+    """How a folder's preprocessor config says that images are prepared.
+
+    Raises:
+        DataError: when there is none, or it cannot be read or followed.
+    """
     path = folder / "preprocessor_config.json"
     if not path.is_file():
         raise DataError(f"The model folder {folder} has no preprocessor_config.json.")
-    facts = parse_json(path.read_text(encoding="utf-8"))
+    try:
+        spec = _image_spec(parse_json(path.read_text(encoding="utf-8")))
+        spec.check()
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+        raise DataError(f"{path} does not say how images are prepared: {error!r}.") from error
+    return spec
+
+
+def _image_spec(facts: dict[str, Any]) -> ImageSpec:
     size = facts.get("size", 224)
     edges = size if isinstance(size, dict) else {"shortest_edge": size}
     square = "height" in edges
@@ -290,6 +304,20 @@ def _check_no_code(name: str, folder: Path) -> None:
                 f"The model {name!r} brings code of its own (auto_map in {file.name}), which is "
                 "never run. A CLIP or SigLIP of transformers needs none."
             )
+
+
+def _check_sizes(name: str, folder: Path) -> None:
+    """Refuses a config of a model that no file holds: transformers would begin to build it."""
+    try:
+        facts = parse_json((folder / "config.json").read_text(encoding="utf-8"))
+        parts = [facts, facts.get("text_config"), facts.get("vision_config")]
+        entries = [entry for part in parts if isinstance(part, dict) for entry in part.items()]
+    except (OSError, ValueError, AttributeError):
+        return  # transformers says what is wrong with it
+    for key, value in entries:
+        most = MOST_LAYERS if key == "num_hidden_layers" else LARGEST_NUMBER
+        if isinstance(value, int | float) and abs(value) > most:
+            raise DataError(f"The model {name!r} has {key} = {value} in its config.json.")
 
 
 def _check_tensors(name: str, model: Any, loaded: dict[str, Any]) -> None:

@@ -19,6 +19,14 @@ LINEAR = ("q_proj", "k_proj", "v_proj", "out_proj", "fc1", "fc2")
 """The linear layers of a block, as transformers names them."""
 
 
+def too_long(what: str, tokens: int, most: int) -> str:
+    """What is said of a text with more tokens than a tower has positions."""
+    return (
+        f"{what} has {tokens} tokens; this model reads {most}. "
+        "Shorten the class name or the template."
+    )
+
+
 class Layout(Protocol):
     """How the tokens of a batch are arranged, and who attends to whom."""
 

@@ -32,7 +32,12 @@ def check_split(split: Split) -> None:
         )
     without = set(range(len(split.classnames))) - set(split.labels)
     if without:
-        raise DataError(f"Class {split.classnames[min(without)]!r} has no training images.")
+        raise DataError(without_images(split.classnames[min(without)]))
+
+
+def without_images(name: str) -> str:
+    """What is said of a class without training images."""
+    return f"Class {name!r} has no training images."
 
 
 def missing_files(dataset: Dataset) -> list[Path]:

@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from shotfit.data.addresses import is_address
+from shotfit.data.addresses import is_address, no_image_file
 from shotfit.errors import DataError
 
 SUFFIXES = (
@@ -69,7 +69,7 @@ def check_named_files(places: Sequence[str | Path]) -> None:
     """
     for where in places:
         if _kind(where) == "file" and not Path(where).expanduser().exists():
-            raise DataError(f"There is no image file {where}.")
+            raise DataError(no_image_file(where))
 
 
 def _kind(where: str | Path) -> str:

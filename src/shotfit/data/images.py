@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from PIL import ExifTags, Image, UnidentifiedImageError
 
-from shotfit.data.addresses import is_address
+from shotfit.data.addresses import is_address, no_image_file
 from shotfit.errors import DataError, UsageError
 from shotfit.system.files import read_plain
 from shotfit.system.heap import return_freed
@@ -135,7 +135,7 @@ def _errors_about(name: str) -> Iterator[None]:
     except DataError as error:
         raise DataError(f"{name} cannot be read: {error}.") from None
     except FileNotFoundError as error:
-        raise DataError(f"There is no image file {name}.") from error
+        raise DataError(no_image_file(name)) from error
     except UnidentifiedImageError as error:
         known = ", ".join(FORMATS)
         raise DataError(f"{name} is not an image that can be read ({known}).") from error
@@ -205,7 +205,7 @@ def check_header(path: Path) -> None:
             with Image.open(file, formats=known) as image:
                 pixels = image.width * image.height
     except FileNotFoundError as error:
-        raise DataError(f"There is no image file {path}.") from error
+        raise DataError(no_image_file(path)) from error
     except UnidentifiedImageError as error:
         raise DataError(
             f"{path} is not an image that can be read ({', '.join(FORMATS)})."

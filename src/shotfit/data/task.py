@@ -36,6 +36,14 @@ class Task:
         return split_hash(self.support, *(self.tests[key] for key in sorted(self.tests)))
 
 
+def fewer_than_shots(dataset: Dataset, label: int, count: int, shots: int) -> str:
+    """What is said of a class with fewer training images than are asked for."""
+    return (
+        f"Class {dataset.classnames[label]!r} of {dataset.name} has {count} training "
+        f"image{'s' if count != 1 else ''}, fewer than the {shots} shots asked for."
+    )
+
+
 def sample_shots(
     dataset: Dataset, shots: int, seed: int, *, allow_fewer: bool = False
 ) -> tuple[tuple[Example, ...], tuple[Example, ...]]:
@@ -55,10 +63,7 @@ def sample_shots(
     groups = group_by_label(dataset.train)
     for label, items in groups.items():
         if len(items) < shots and not allow_fewer:
-            raise DataError(
-                f"Class {dataset.classnames[label]!r} of {dataset.name} has {len(items)} training "
-                f"image{'s' if len(items) != 1 else ''}, fewer than the {shots} shots asked for."
-            )
+            raise DataError(fewer_than_shots(dataset, label, len(items), shots))
     train = _draw(groups, shots, stream)
     # Validation is never a reason to refuse a run: what is there is taken.
     val = _draw(group_by_label(dataset.val), min(shots, 4), stream)

@@ -20,6 +20,8 @@ CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
 # Of an image longer than this many widths the ends are cut off before it is resized, not after:
 # one with 30,000,000 pixels in a row would take terabytes.
 LONGEST = 200
+LARGEST_SIDE = 4096
+"""Pixels of the square that goes into an image tower; known models have up to 560."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,21 @@ class ImageSpec:
     scale: float = 1 / 255
     mean: tuple[float, float, float] = CLIP_MEAN
     std: tuple[float, float, float] = CLIP_STD
+
+    def check(self) -> None:
+        """Refuses values that no image can be prepared by.
+
+        Raises:
+            ValueError: saying which; TypeError: for lists that are none.
+        """
+        sides, numbers = (self.size, self.resize), (self.scale, *self.mean, *self.std)
+        if any(type(side) is not int or not 0 < side <= LARGEST_SIDE for side in sides):
+            raise ValueError(f"sides of {sides} pixels")
+        if any(type(number) not in (int, float) or not math.isfinite(number) for number in numbers):
+            raise ValueError("numbers that are none")
+        if not len(self.mean) == len(self.std) == 3 or 0 in self.std:
+            raise ValueError("three means and three deviations are due")
+        Image.Resampling(self.resample)
 
     def normalize(self, image: Image.Image) -> np.ndarray:
         """An RGB image as float32 (3, height, width), scaled and normalised.

@@ -1,8 +1,12 @@
 """Files that appear whole or not at all."""
 
+import contextlib
+import hashlib
+import importlib
 import os
 import secrets
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 from shotfit.errors import DataError
@@ -36,24 +40,75 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 def write_bytes_atomically(path: Path, content: bytes) -> None:
-    """Writes beside `path` and renames it there: the file at `path` is always complete.
+    """Writes beside `path` and renames it there: the file at `path` is always complete. What a kill
+    leaves beside it is taken over when `path` is written again; see `remove_unfinished`.
 
     Raises:
         OSError: when it cannot be written; what was there before is there still.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Beside its target, since only within one file system is replacing atomic; and made as any file
-    # is, so that it has the rights that the user's umask gives.
-    temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
+    with _place_beside(path) as temporary:
+        try:
+            # As any file is made, so that it has the rights that the user's umask gives.
+            with temporary.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+
+
+def remove_unfinished(path: Path) -> None:
+    """Removes what a kill has left of writing `path`, if nobody is writing it now."""
+    with contextlib.suppress(OSError):
+        if _usual_place(path).exists():
+            with _place_beside(path) as temporary:
+                temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _place_beside(path: Path) -> Iterator[Path]:
+    """Where to write what is to replace `path`: within one file system, since only there replacing
+    is atomic. It is the same place at every time, unless somebody is writing there now."""
+    lock = _locked(_usual_place(path))
+    if lock is None:
+        yield path.with_name(f".{secrets.token_hex(8)}.tmp")
+        return
     try:
-        with temporary.open("xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+        yield _usual_place(path)
+    finally:
+        os.close(lock)
+
+
+def _usual_place(path: Path) -> Path:
+    # Not the name itself, with which it could become too long.
+    return path.with_name(f".{hashlib.sha256(os.fsencode(path.name)).hexdigest()[:16]}.tmp")
+
+
+def _locked(path: Path) -> int | None:
+    """A descriptor that keeps others from writing to `path`, until it is closed or this process
+    ends; None where that cannot be had, or the file is not ours."""
+    try:
+        fcntl = importlib.import_module("fcntl")
+    except ImportError:  # on Windows
+        return None
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+    except OSError:  # what is wrong is said when it is written to
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        facts, there = os.fstat(descriptor), path.lstat()
+        plain = stat.S_ISREG(facts.st_mode) and facts.st_nlink == 1
+        # Whoever had the lock may have renamed or removed it before it was ours.
+        if plain and facts.st_uid == os.geteuid() and os.path.samestat(facts, there):
+            return descriptor
+    except OSError:  # somebody has it, or the file system has no locks
+        pass
+    os.close(descriptor)
+    return None
 
 
 def check_new(path: Path, *, overwrite: bool) -> None:

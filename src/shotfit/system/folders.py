@@ -7,6 +7,7 @@ whose lock is free was left by a kill, and goes when the next folder is made the
 import ctypes
 import errno
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -19,6 +20,7 @@ from filelock import FileLock, Timeout
 SCRATCH, PREVIOUS = ".shotfit-", ".shotfit-previous-"
 LOCK, WHOLE = "lock", "whole"
 PROBE_BYTES = 1 << 20
+OS_ERROR = re.compile(r"\(os error (\d+)\)")
 # What is answered where two names cannot be exchanged in one step.
 NO_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP)
 
@@ -45,7 +47,8 @@ def folder_written_whole(target: Path) -> Iterator[Path]:
     with _scratch(beside) as scratch:
         made = scratch / "made"
         made.mkdir()
-        yield made
+        with _errors_of_the_system(target):
+            yield made
         _to_disk(made)
         if fixed:
             # From here on a kill leaves what the next start can finish.
@@ -120,6 +123,20 @@ def readable_as_its_folder(path: Path) -> None:
 
 
 @contextmanager
+def _errors_of_the_system(target: Path) -> Iterator[None]:
+    """What the system answers, as `OSError`: libraries in Rust, which write tensors and tokenizers,
+    have errors of their own for it and say its number at the end."""
+    try:
+        yield
+    except Exception as error:
+        number = OS_ERROR.search(str(error))
+        if isinstance(error, OSError) or number is None:
+            raise
+        code = int(number[1])
+        raise OSError(code, os.strerror(code), str(target)) from error
+
+
+@contextmanager
 def _scratch(beside: Path) -> Iterator[Path]:
     with (
         tempfile.TemporaryDirectory(dir=beside, prefix=SCRATCH, ignore_cleanup_errors=True) as name,
@@ -133,8 +150,8 @@ def _abandoned(entry: Path) -> bool:
     if not entry.name.startswith(SCRATCH) or not entry.is_dir() or entry.is_symlink():
         return False
     lock = entry / LOCK
-    if not lock.exists():
-        return not any(entry.iterdir())
+    if not lock.exists():  # made a moment ago, or half removed
+        return True
     try:
         with FileLock(lock, blocking=False):
             return True

@@ -20,7 +20,7 @@ from torch import Tensor
 from shotfit.errors import DataError
 from shotfit.methods.base import Method
 from shotfit.methods.linear import LinearClassifier
-from shotfit.system.files import write_bytes_atomically
+from shotfit.system.files import remove_unfinished, write_bytes_atomically
 from shotfit.system.parsing import parse_json
 from shotfit.training.state import METHOD, TrainState, part
 
@@ -170,8 +170,9 @@ class Checkpoints:
 
     def remove(self) -> None:
         """Removes the checkpoint of a fit that has ended, and its folder if it is empty then."""
+        remove_unfinished(self.path)
         with contextlib.suppress(OSError):
-            self.path.unlink()
+            self.path.unlink(missing_ok=True)
             self.path.parent.rmdir()
 
 

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from shotfit.apps.check.classes import listed_names
 from shotfit.apps.check.diagnosis import MOST, Diagnosis, ShownImage
 from shotfit.backbone import Backbone
+from shotfit.backbone.tower import too_long
 from shotfit.data.dataset import Dataset, Example, group_by_label
 from shotfit.data.prefetch import prepared_batches
 from shotfit.evaluation.confusable import alike_bound, confusable, everyday_prompts
@@ -63,8 +64,7 @@ def _too_long(dataset: Dataset, prompts: Sequence[str], backbone: Backbone) -> l
     return [
         Diagnosis(
             "too long",
-            f"the prompt of {name!r} has {length} tokens, and {backbone.name} reads {most}: "
-            "shorten the name",
+            too_long(f"The prompt of {name!r}", length, most),
             "error",
         )
         for name, length in zip(dataset.classnames, lengths, strict=True)

@@ -5,8 +5,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 from shotfit.apps.check.diagnosis import Diagnosis, listed
+from shotfit.data.checks import without_images
 from shotfit.data.dataset import Dataset
 from shotfit.data.names import check_names
+from shotfit.data.task import fewer_than_shots
 from shotfit.errors import DataError
 from shotfit.evaluation.unknown_names import plain
 
@@ -35,8 +37,11 @@ def class_errors(
             text = str(error).replace("class number 0", f"class number {label}")
             found.append(Diagnosis("name", text, "error"))
         if counts[label] < (shots or 1) and (counts[label] or not empty_told):
-            wanted = f", fewer than {shots} shots" if shots else ""
-            text = f"class {name!r} has {counts[label]} training images{wanted}"
+            text = (
+                fewer_than_shots(dataset, label, counts[label], shots)
+                if shots and counts[label]
+                else without_images(name)
+            )
             found.append(Diagnosis("shots", text, "error"))
     return found
 

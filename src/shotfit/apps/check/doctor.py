@@ -14,6 +14,7 @@ from shotfit.apps.check.classes import class_errors, class_warnings
 from shotfit.apps.check.diagnosis import CheckReport, Diagnosis, errors
 from shotfit.apps.check.pictures import image_diagnoses, skipped_files
 from shotfit.backbone import Backbone
+from shotfit.data.addresses import no_image_file
 from shotfit.data.checks import missing_files
 from shotfit.data.dataset import Dataset, Example
 from shotfit.data.inputs import locate
@@ -46,7 +47,7 @@ def check_data(
     found = [
         *errors("reading", told, "problems"),
         *class_errors(dataset, wanted.shots, empty_told=source == "folder"),
-        *errors("missing", [f"{path} is missing" for path in missing], "files are missing"),
+        *errors("missing", [no_image_file(path) for path in missing], "files are missing"),
         *class_warnings(dataset),
     ]
     unreadable: set[str] | None = None

@@ -128,7 +128,8 @@ def _kind(path: Path) -> Kind:
             with zipfile.ZipFile(path) as archive:
                 scripted = any(name.endswith("/constants.pkl") for name in archive.namelist())
             return "torchscript" if scripted else "torch"
-    except (OSError, zipfile.BadZipFile) as error:
+    # ValueError for names that are no text, NotImplementedError for forms of zip that nobody uses.
+    except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile) as error:
         raise DataError(f"{path} cannot be read: {error}") from error
     if start[8:] == b"{":
         return "safetensors"

@@ -16,6 +16,7 @@ from shotfit.backbone.tower import (
     blended,
     block_from,
     per_image,
+    too_long,
 )
 from shotfit.errors import DataError
 
@@ -120,10 +121,7 @@ class TextTower(Tower):
         """
         for text in texts:
             if len(text) > self.max_length:
-                raise DataError(
-                    f"A text has {len(text)} tokens; this model reads {self.max_length}. "
-                    "Shorten the class name or the template."
-                )
+                raise DataError(too_long("A text", len(text), self.max_length))
         return pack(texts)
 
     def traced(self, ids: Tensor, end: Tensor) -> TracedText:

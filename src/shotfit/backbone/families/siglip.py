@@ -27,6 +27,7 @@ from shotfit.backbone.tower import (
     merge_heads,
     per_image,
     split_heads,
+    too_long,
 )
 from shotfit.errors import DataError
 
@@ -185,10 +186,7 @@ class TextTower(Tower):
         """
         for text in texts:
             if len(text) > self.max_length:
-                raise DataError(
-                    f"A text has {len(text)} tokens; this model reads {self.max_length}. "
-                    "Shorten the class name or the template."
-                )
+                raise DataError(too_long("A text", len(text), self.max_length))
         rows = [[*text, *[self.pad] * (self.max_length - len(text))] for text in texts]
         return PaddedText(torch.tensor(rows))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from shotfit.data.dataset import Dataset
 from shotfit.data.template import Words
-from shotfit.errors import UsageError, unknown_name
+from shotfit.errors import DataError, UsageError, unknown_name
 
 Survey = tuple[Dataset, tuple[str, ...]]
 """A dataset, and what is wrong with it."""
@@ -35,7 +35,13 @@ def survey_dataset(source: str, *, root: str | None = None, **options: Any) -> S
         return load_dataset(source, root=root, **options), ()
     problems: list[str] = []
     survey = importlib.import_module(f"{__name__}.{source}").survey
-    return survey(problems.append, **options), tuple(problems)
+    try:
+        return survey(problems.append, **options), tuple(problems)
+    except DataError as error:
+        if not problems:
+            raise
+        # What a fit would stop at; that nothing was left to go on with follows from it.
+        raise DataError(problems[0]) from error
 
 
 def load_dataset(source: str, *, root: str | None = None, **options: Any) -> Dataset:

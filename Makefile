@@ -57,7 +57,7 @@ test-pages: setup
 # Runs the notebooks and keeps what they print and draw; some minutes of one core.
 .PHONY: notebooks
 notebooks: setup
-	@$(RUN) "$(BIN)/python" pages/notebooks.py $(ARGS)
+	@$(RUN) "$(BIN)/python" pages/notebook_pages.py $(ARGS)
 
 bench-smoke: setup
 	@$(RUN) "$(BIN)/python" -m pytest tests/apps/test_bench_smoke.py

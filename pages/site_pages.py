@@ -17,8 +17,8 @@ import typer
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from notebooks import notebooks
-from notebooks import page as notebook_page
+from notebook_pages import notebooks
+from notebook_pages import page as notebook_page
 from papers import PARTS, elsewhere, escape, parse_docstring, printed_lines
 
 from shotfit.apps import cli

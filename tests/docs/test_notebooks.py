@@ -3,17 +3,17 @@
 import ast
 
 import nbformat
-import notebooks
+import notebook_pages
 import page_code
 import pytest
 
-NAMES = sorted(notebooks.notebooks())
+NAMES = sorted(notebook_pages.notebooks())
 LARGEST = 400_000
 """Bytes of a notebook with its pictures."""
 
 
 def read(name):
-    return nbformat.read(notebooks.notebooks()[name], as_version=4)
+    return nbformat.read(notebook_pages.notebooks()[name], as_version=4)
 
 
 def code_cells(notebook):
@@ -46,12 +46,12 @@ def test_it_is_whole_and_was_run_from_top_to_bottom(name):
         assert not [one for one in cell.outputs if one.get("name") == "stderr"]
     assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
     assert any(drawn for _, drawn in printed(notebook))
-    assert notebooks.notebooks()[name].stat().st_size < LARGEST
+    assert notebook_pages.notebooks()[name].stat().st_size < LARGEST
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_its_page_has_its_text_and_its_pictures(name):
-    text, pictures = notebooks.page(notebooks.notebooks()[name])
+    text, pictures = notebook_pages.page(notebook_pages.notebooks()[name])
     notebook = read(name)
     assert text.startswith("# ")
     assert len(pictures) == sum(drawn for _, drawn in printed(notebook))
@@ -65,4 +65,4 @@ def test_its_page_has_its_text_and_its_pictures(name):
 @pytest.mark.pages
 @pytest.mark.parametrize("name", NAMES)
 def test_a_run_prints_what_it_shows(name):
-    assert printed(notebooks.run(notebooks.notebooks()[name])) == printed(read(name))
+    assert printed(notebook_pages.run(notebook_pages.notebooks()[name])) == printed(read(name))

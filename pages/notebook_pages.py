@@ -1,6 +1,6 @@
 """Runs the notebooks and keeps what they print and draw: `make notebooks`.
 
-    python pages/notebooks.py [NAME ...]    # all of them, or those named
+    python pages/notebook_pages.py [NAME ...]    # all of them, or those named
 
 Also makes a page of the site of each. What libraries say on standard error is left out, and so is
 what only a run could tell (times, ids of processes).

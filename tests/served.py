@@ -32,7 +32,7 @@ class Server:
         self.process = subprocess.Popen(
             [sys.executable, *map(str, words)], env={**os.environ, "PYTHONPATH": source}
         )
-        end = time.monotonic() + 120
+        end = time.monotonic() + 300
         while self.get("/ready")[0] != 200:
             assert self.process.poll() is None and time.monotonic() < end
             time.sleep(0.1)
@@ -73,7 +73,7 @@ class Server:
 
     def stop(self):
         self.process.terminate()
-        self.process.wait(timeout=30)
+        return self.process.wait(timeout=120)
 
 
 def raw(server, sent):

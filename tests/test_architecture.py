@@ -99,7 +99,7 @@ OUTSIDE = {
     "pillow_heif": "data",
     "yaml": "config apps",
     "filelock": "system",
-    "ray": "system",
+    "ray": "system serve",
     "matplotlib": "report apps",
     "tensorboard": "observers",
     "wandb": "observers",

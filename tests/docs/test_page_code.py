@@ -42,7 +42,7 @@ NOT_RUN = {
     "docs/own-photographs.md": [HUB],
     "docs/paper.md": ["takes minutes", "takes half an hour", "takes minutes"],
     "docs/prediction.md": ["needs a Ray cluster"],
-    "docs/serving.md": [ENDLESS, SERVER, SERVER],
+    "docs/serving.md": [ENDLESS, SERVER, SERVER, "needs a Ray cluster", "needs Docker"],
     "docs/speed-and-accuracy.md": ["needs a fit that was broken off"] * 2,
     "docs/tables.md": [HOURS, HOURS, "needs the benchmark datasets"],
 }

@@ -16,6 +16,7 @@ from shotfit import __version__
 from shotfit.errors import DataError, UsageError
 from shotfit.runtime import ExportedClassifier
 from shotfit.serve.answers import Question
+from shotfit.serve.keeping import Kept
 from shotfit.serve.limits import Limits
 from shotfit.serve.messages import (
     EXAMPLES,
@@ -43,10 +44,12 @@ PREDICTED: dict[int | str, dict[str, Any]] = {
 }
 
 
-def make_app(classifier: ExportedClassifier, settings: Settings | None = None) -> FastAPI:
-    """The application of one classifier."""
+def make_app(
+    classifier: ExportedClassifier, settings: Settings | None = None, kept: Kept | None = None
+) -> FastAPI:
+    """The application of one classifier, whose classes are `kept` here if nowhere else."""
     settings = settings or Settings()
-    service = Service(classifier, settings)
+    service = Service(classifier, settings, kept)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -125,7 +128,7 @@ def _add_classes(app: FastAPI, service: Service) -> None:
     @app.get("/classes", response_model=Classes, tags=["classes"])
     async def classes() -> Any:
         """The classes that are answered with, and how each is known."""
-        return service.classes()
+        return await service.classes()
 
     @app.post("/classes", **guarded)
     async def add(names: Names) -> Any:
@@ -153,7 +156,7 @@ def _add_state(app: FastAPI, service: Service) -> None:
     async def ready() -> Response:
         """The model is loaded and answers."""
         status = 200 if service.ready else 503
-        return JSONResponse({"ready": service.ready, **service.classes()}, status)
+        return JSONResponse({"ready": service.ready, **await service.classes()}, status)
 
     @app.get("/metrics", tags=["state"])
     async def metrics() -> Response:

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from shotfit.runtime import ExportedClassifier
+from shotfit.runtime.class_matrix import ClassMatrix
 from shotfit.serve.answers import Question, answered
 from shotfit.serve.batching import Batcher
+from shotfit.serve.keeping import Kept, OwnClasses
 from shotfit.serve.metrics import Metrics
 from shotfit.serve.settings import Settings
 from shotfit.serve.uploads import Refused, check_count, prepared
@@ -23,8 +25,12 @@ Image = tuple[str, bytes | Refused]
 class Service:
     """What the routes call."""
 
-    def __init__(self, classifier: ExportedClassifier, settings: Settings) -> None:
+    def __init__(
+        self, classifier: ExportedClassifier, settings: Settings, kept: Kept | None = None
+    ) -> None:
+        """`kept` says where the classes are, None for here."""
         self.classifier = classifier
+        self.kept = kept or OwnClasses(classifier, settings.save)
         self.settings = settings
         self.metrics = Metrics()
         self.batcher = Batcher(
@@ -34,7 +40,6 @@ class Service:
             self.metrics.batches.observe,
         )
         self.ready = False
-        self._note_classes()
 
     async def start(self) -> None:
         """Loads the model by asking it once, for an image and, where it takes them, a name."""
@@ -43,6 +48,7 @@ class Service:
         await asyncio.to_thread(encoder.features, np.zeros((1, 3, side, side), np.float32))
         if encoder.takes_names:
             await asyncio.to_thread(encoder.class_row, self.classifier.classes[0])
+        await self._matrix()
         self.batcher.start()
         self.ready = True
 
@@ -62,7 +68,7 @@ class Service:
         found = await self._features(images)
         usable = [features for features in found if not isinstance(features, Refused)]
         # Taken once: whatever changes meanwhile, the answer is of this version.
-        matrix = self.classifier.matrix
+        matrix = await self._matrix()
         rows = iter(answered(matrix, np.stack(usable), question))
         self.metrics.images.inc(len(usable))
         results: list[dict[str, Any]] = []
@@ -71,9 +77,9 @@ class Service:
             results.append({"image": name, **row})
         return {"version": matrix.version, "results": results}
 
-    def classes(self) -> dict[str, Any]:
+    async def classes(self) -> dict[str, Any]:
         """The classes and how each is known."""
-        matrix = self.classifier.matrix
+        matrix = await self._matrix()
         rows = [{"name": name, "known_by": origin} for name, origin in matrix.classes.origins]
         return {"version": matrix.version, "classes": rows}
 
@@ -133,19 +139,18 @@ class Service:
         return features
 
     async def _change(self, change: Callable[..., None], *arguments: Any) -> dict[str, Any]:
-        await asyncio.to_thread(change, *arguments)
-        self._note_classes()
-        if self.settings.save:
-            try:
-                await asyncio.to_thread(self.classifier.save)
-            except OSError as error:
-                _log.error("The classes cannot be saved: %s", error)
-                raise Refused(
-                    507, "The classes are changed, but not saved: a restart loses this change."
-                ) from error
-        return self.classes()
+        try:
+            await self.kept.change(change, *arguments)
+        except OSError as error:
+            _log.error("The classes cannot be saved: %s", error)
+            raise Refused(
+                507, "The classes are changed, but not saved: a restart loses this change."
+            ) from error
+        return await self.classes()
 
-    def _note_classes(self) -> None:
-        matrix = self.classifier.matrix
+    async def _matrix(self) -> ClassMatrix:
+        """The classes of now."""
+        matrix = await self.kept.current()
         self.metrics.version.set(matrix.version)
         self.metrics.classes.set(len(matrix.names))
+        return matrix

@@ -1,16 +1,27 @@
 """shotfit serve"""
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import typer
 
 from shotfit.apps import options
+from shotfit.apps.arguments import ListCommand
 from shotfit.errors import UsageError
 
 EXAMPLES = (
     "shotfit serve pets-onnx",
     'shotfit serve pets --port 8080 --token "$SECRET" --batch-delay 10',
+    "shotfit serve pets-onnx --ray --min-replicas 2 --max-replicas 8 --threads 2",
 )
+
+
+class ServeCommand(ListCommand):
+    """`--ray` alone means Ray on this machine."""
+
+    implied: ClassVar = {"--ray": "local"}
+
+
+command_class = ServeCommand
 
 
 def serve(
@@ -39,7 +50,25 @@ def serve(
         bool, typer.Option("--allow-urls", help="Fetch images from addresses in requests.")
     ] = False,
     threads: Annotated[
-        int | None, typer.Option(min=1, help="Threads of the model. [default: all cores]")
+        int | None,
+        typer.Option(
+            min=1, help="Threads of the model. [default: all cores; on Ray 1 of each replica]"
+        ),
+    ] = None,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            metavar="[ADDRESS]",
+            help="Answer from replicas on Ray Serve: on this machine, or on the cluster at "
+            "host:port, ray://host:port or auto.",
+        ),
+    ] = None,
+    min_replicas: Annotated[
+        int | None, typer.Option(min=1, help="Replicas on Ray, at least. [default: 1]")
+    ] = None,
+    max_replicas: Annotated[
+        int | None,
+        typer.Option(min=1, help="At most, as the load wants them. [default: --min-replicas]"),
     ] = None,
     backbone: options.SavedBackbone = None,
 ) -> None:
@@ -66,7 +95,14 @@ def serve(
         max_requests=max_requests,
         allow_urls=allow_urls,
     )
-    classifier = load(model, threads=threads, backbone=backbone)
-    if save and classifier.folder is None:
-        raise UsageError("--save is for exported folders: shotfit export onnx.")
+    if ray is not None:
+        from shotfit.serve.on_ray import Replicas, run_on_ray
+
+        least = min_replicas or 1
+        replicas = Replicas(model, threads or 1, least, max_replicas or least, backbone)
+        where = None if ray == "local" else ray
+        return run_on_ray(replicas, settings, where, host, port)
+    if min_replicas or max_replicas:
+        raise UsageError("--min-replicas and --max-replicas are about --ray; add it.")
+    classifier = load(model, threads=threads, backbone=backbone, save=save)
     run(make_app(classifier, settings), settings, host, port)

@@ -63,7 +63,10 @@ class Graphs:
         tokens = [token_ids(prompt, name, self._tokenizer, rules) for prompt in rules.prompts]
         ids = np.array([[*t, *[rules.pad] * (rules.length - len(t))] for t in tokens], np.int64)
         ends = np.array([len(t) - 1 for t in tokens], np.int64)
-        row, offset = self._text.run(None, {"ids": ids, "ends": ends})
+        inputs = {"ids": ids, "ends": ends}
+        # A tower that pools a fixed place, as SigLIP's, has no use for the ends, and its graph none.
+        taken = {entry.name: inputs[entry.name] for entry in self._text.get_inputs()}
+        row, offset = self._text.run(None, taken)
         return np.asarray(row), float(np.asarray(offset))
 
     def _run(self, pixels: np.ndarray) -> np.ndarray:

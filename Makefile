@@ -212,6 +212,16 @@ bench-export: setup
 	@cd "$(SOURCE)" && "$(BIN)/python" benchmarks/exported.py
 	@cd "$(SOURCE)" && "$(BIN)/python" benchmarks/exported.py --write docs/export.md
 
+# The server under load: batches of images against one at a time, one replica on Ray against two (some
+# ten minutes of two idle cores), and its memory over ten thousand connections.
+.PHONY: load connections
+load: setup
+	@"$(BIN)/python" -m pip install --quiet --disable-pip-version-check --constraint "$(SOURCE)/constraints.txt" --editable "$(SOURCE)[load]"
+	@cd "$(SOURCE)" && "$(BIN)/python" benchmarks/load.py $(ARGS)
+	@cd "$(SOURCE)" && "$(BIN)/python" benchmarks/load.py --write docs/serving.md
+connections: setup
+	@cd "$(SOURCE)" && "$(BIN)/python" benchmarks/connections.py $(ARGS)
+
 # Some minutes; nothing is downloaded.
 .PHONY: release-check
 release-check: setup

@@ -22,16 +22,21 @@ FILES = [(f"{number}.png", png(image)) for number, image in enumerate(IMAGES)]
 PATIENCE = 600
 
 
-def replicas(server):
-    """The processes of replicas, by their ids."""
+def below(server, name):
+    """The processes of Ray below the server's, with this in their titles."""
     found = []
     for process in psutil.Process(server.process.pid).children(recursive=True):
         try:
-            if "ServeReplica" in " ".join(process.cmdline()):
+            if name in " ".join(process.cmdline()):
                 found.append(process)
         except psutil.Error:
             continue
     return found
+
+
+def replicas(server):
+    """The processes of replicas."""
+    return below(server, "ServeReplica")
 
 
 def under_load(server, until):
@@ -97,6 +102,10 @@ def test_replicas_answer_alike_and_share_their_classes(classifier, tmp_path):
         killed.kill()
         killed.wait()
         assert eventually(lambda: all_know(server, names)), "it is replaced, and knows them"
+        (keeper,) = below(server, "ray::Keeper")
+        keeper.kill()
+        keeper.wait()
+        assert eventually(lambda: all_know(server, names)), "what was saved is read again"
     finally:
         code = server.stop()
     assert code == 0

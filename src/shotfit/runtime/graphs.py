@@ -64,7 +64,7 @@ class Graphs:
         ids = np.array([[*t, *[rules.pad] * (rules.length - len(t))] for t in tokens], np.int64)
         ends = np.array([len(t) - 1 for t in tokens], np.int64)
         inputs = {"ids": ids, "ends": ends}
-        # A tower that pools a fixed place, as SigLIP's, has no use for the ends, and its graph none.
+        # A tower that pools a fixed place, as SigLIP's, has no use for the ends, nor has its graph.
         taken = {entry.name: inputs[entry.name] for entry in self._text.get_inputs()}
         row, offset = self._text.run(None, taken)
         return np.asarray(row), float(np.asarray(offset))

@@ -51,11 +51,14 @@ class OwnClasses:
 class Keeper:
     """One version of the classes for all replicas, in a process of its own."""
 
-    def __init__(self, matrix: ClassMatrix, folder: str | None) -> None:
-        """`folder` is where changes are saved, None for nowhere; what was saved there goes before
-        `matrix`, with which this may be started again."""
-        self._path = None if folder is None else Path(folder) / CLASSES
-        self._matrix = matrix if self._path is None else ClassMatrix.read(self._path)
+    def __init__(self, start: ClassMatrix | str, save: bool) -> None:
+        """`start` are the classes, or the exported folder that holds them; it is read again when
+        this is started again after a crash. With `save` changes are written there."""
+        self._path = None if isinstance(start, ClassMatrix) else Path(start) / CLASSES
+        self._matrix = (
+            start if isinstance(start, ClassMatrix) else ClassMatrix.read(Path(start) / CLASSES)
+        )
+        self._save = save
         self._name = uuid.uuid4().hex
 
     def other_than(self, known: Stamp | None) -> tuple[Stamp, ClassMatrix] | None:
@@ -72,7 +75,7 @@ class Keeper:
         if known != (self._name, self._matrix.version):
             return False
         self._matrix = changed
-        if self._path is not None:
+        if self._save and self._path is not None:
             changed.write(self._path)
         return True
 

@@ -77,7 +77,8 @@ def run_on_ray(
         replicas = dataclasses.replace(replicas, model=str(model))
     # Read here too: a folder that cannot be used is told at once, by its own error.
     classifier = load(replicas.model, backbone=replicas.backbone, save=settings.save)
-    folder = str(classifier.folder) if settings.save else None
+    # By its folder where there is one: a restarted keeper then needs nothing of this process.
+    start = classifier.matrix if classifier.folder is None else str(classifier.folder)
     if importlib.util.find_spec("ray") is None:
         raise UsageError(NEEDED)
     with connected(RayOptions(address, cpus=replicas.threads)) as ray:
@@ -86,7 +87,7 @@ def run_on_ray(
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: ended.set())
         keeper = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(Keeper)
-        kept = keeper.remote(classifier.matrix, folder)
+        kept = keeper.remote(start, settings.save)
         seconds = settings.max_seconds
         serve.start(http_options={"host": host, "port": port, "request_timeout_s": 2 * seconds})
         try:

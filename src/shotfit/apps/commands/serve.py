@@ -9,7 +9,6 @@ from shotfit.apps.arguments import ListCommand
 from shotfit.errors import UsageError
 
 EXAMPLES = (
-    "shotfit serve pets-onnx",
     'shotfit serve pets --port 8080 --token "$SECRET" --batch-delay 10',
     "shotfit serve pets-onnx --ray --min-replicas 2 --max-replicas 8 --threads 2",
 )

@@ -448,3 +448,24 @@ def test_the_papers_backbones_are_known():
 
     assert set(PAPERS.values()) <= KNOWN_NAMES
     assert {name: hub for hub, name in BACKBONES.items()}.items() <= PAPERS.items()
+
+
+def test_reproduce_plans_the_printed_precision_where_a_method_can_train_in_it(shotfit):
+    plan = reproduction(paper_table("b2n"))
+    used = {
+        (stages[0].method, len(stages)): [stage.training.get("precision") for stage in stages]
+        for stages in (run.recipe.stages for run in plan.experiments())
+    }
+    assert used["layernorm", 2] == ["fp16", "fp16"]
+    assert used["coop", 1] == ["fp16"]
+    # It combines gradients itself, which loss scaling does not reach.
+    assert used["prograd", 1] == [None]
+    commands = [grid.command for grid in plan.grids]
+    assert sum("-o training.precision=fp16" in command for command in commands) == 1
+    assert {len(command.split("--methods")[1].split("--")[0].split()) for command in commands} > {1}
+    for grid in plan.grids:
+        assert len({run.id for run in grid.experiments()}) == len(grid.experiments())
+    code, out, _ = shotfit("reproduce", "b2n", "--precision", "fp32")
+    assert code == 0 and "training.precision" not in out
+    code, _, error = shotfit("reproduce", "b2n", "--precision", "fp8")
+    assert code == 2 and "fp8" in error

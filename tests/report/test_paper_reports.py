@@ -70,7 +70,8 @@ def test_notes_say_where_a_table_stands_what_is_ours_and_what_must_be_read_other
         published("coop", "dtd", budget="shared"),
         published("coop", "dtd", shots=8),
     ]
-    _, _, seeds, difference, others, *_ = paper_report(table, records).notes
+    _, _, seeds, difference, precision, others, *_ = paper_report(table, records).notes
+    assert precision == "Ours trained in fp32; printed: fp16."
     assert seeds == f"Ours: seeds 1, 2. {SPREAD}"
     assert difference == "Δ is ours minus the printed value, corrected."
     assert others == (

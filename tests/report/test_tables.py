@@ -404,7 +404,7 @@ def test_the_printed_commands_are_the_runs(shotfit, monkeypatch, tmp_path):
     def lists(command):
         words, found = command.split()[2:], {}
         for word in words:
-            if word.startswith("--"):
+            if word.startswith("-"):
                 found[word] = []
             else:
                 found[list(found)[-1]].append(word)
@@ -421,7 +421,7 @@ def test_the_printed_commands_are_the_runs(shotfit, monkeypatch, tmp_path):
                 shots=[int(shots) for shots in said["--shots"]],
                 seeds=[int(seed) for seed in said["--seeds"]],
                 settings=said["--setting"],
-                overrides=Overrides(fields),
+                overrides=Overrides(fields, dict(one.split("=") for one in said.get("-o", []))),
                 template=said.get("--template", [None])[0],
             )
             assert {run.id for run in runs} == {run.id for run in grid.experiments()}
@@ -489,3 +489,20 @@ def test_missing_runs_and_seeds_are_told_in_every_format():
     assert notes.count("not run") == 2
     assert "told in place of a number" in " ".join(report.notes)
     assert "told in place" not in " ".join(suite_report(suite(["coop"])).notes)
+
+
+def test_a_table_of_the_paper_holds_methods_of_different_precision():
+    half = {"training": {"precision": "fp16"}}
+    records = [
+        published("coop", "dtd", metrics=scores(70, 60), **half),
+        published("prograd", "dtd", metrics=scores(71, 61)),
+    ]
+    report = paper_report(TABLE, records)
+    assert cell(report, "dtd", "coop", "base").ours.mean == 70
+    assert cell(report, "dtd", "prograd", "base").ours.mean == 71
+    assert "Ours trained in fp16 (coop) and fp32 (prograd); printed: fp16." in report.notes
+    both = [*records, published("coop", "dtd", metrics=scores(60, 50))]
+    report = paper_report(TABLE, both)
+    assert cell(report, "dtd", "coop", "base").ours.mean == 70
+    assert cell(report, "dtd", "coop[precision=fp32]", "base").ours.mean == 60
+    assert any("coop[precision=fp32]" in note for note in report.notes)

@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shotfit.experiment import Experiment
-from shotfit.methods import published_names
+from shotfit.methods import get_method, published_names
 from shotfit.paper import BACKBONES, PaperTable
-from shotfit.recipe import named_recipe
+from shotfit.recipe import Overrides, named_recipe
 
 SEEDS = (1, 2, 3)
+PUBLISHED_PRECISION = "fp16"
 HUB_IDS = {name: hub_id for hub_id, name in BACKBONES.items()}
 
 
@@ -28,6 +29,7 @@ class Grid:
     template: str | None = None
     fewshot: str | None = None
     """The folder of few-shot lists, as `Experiment.fewshot`; None draws by the rule."""
+    precision: str = "fp32"
 
     @property
     def command(self) -> str:
@@ -41,10 +43,14 @@ class Grid:
             words += ["--template", self.template]
         if self.fewshot:
             words += ["--fewshot", shlex.quote(self.fewshot)]
+        if self.precision != "fp32":
+            words += ["-o", f"training.precision={self.precision}"]
         return " ".join(words)
 
     def experiments(self) -> list[Experiment]:
         """Its runs, seed by seed."""
+        changed = {} if self.precision == "fp32" else {"training.precision": self.precision}
+        overrides = Overrides({"iters_per_shot": self.iters_per_shot}, changed)
         return [
             Experiment(
                 source="coop",
@@ -53,7 +59,7 @@ class Grid:
                 shots=self.shots,
                 seed=seed,
                 backbone=HUB_IDS[self.backbone],
-                recipe=named_recipe(method, iters_per_shot=self.iters_per_shot),
+                recipe=overrides.applied(named_recipe(method)),
                 fewshot=self.fewshot,
             )
             for seed in self.seeds
@@ -76,13 +82,18 @@ class Reproduction:
 
 
 def reproduction(
-    table: PaperTable, seeds: Sequence[int] = SEEDS, fewshot: str | None = None
+    table: PaperTable,
+    seeds: Sequence[int] = SEEDS,
+    fewshot: str | None = None,
+    precision: str = PUBLISHED_PRECISION,
 ) -> Reproduction:
     """What has to be run for a table of the paper; `fewshot` is that of `Experiment`.
 
-    Zero-shot is run with dataset-specific prompts, as printed, and once: no seed changes it.
+    The printed numbers were trained in fp16, and so they are here, but for methods that its loss
+    scaling cannot serve: those train in fp32. Zero-shot is run with dataset-specific prompts, as
+    printed, and once: no seed changes it.
     """
-    recipes: dict[int, list[str]] = {}
+    recipes: dict[tuple[int, str], list[str]] = {}
     missing = []
     for method in table.methods:
         name, _, inside = method.partition("[M=")
@@ -90,17 +101,24 @@ def reproduction(
         if recipe is None:
             missing.append(name)
         elif name != "zero_shot":
-            recipes.setdefault(int(inside.rstrip("]") or 300), []).append(recipe)
+            per_shot = int(inside.rstrip("]") or 300)
+            recipes.setdefault((per_shot, _precision(recipe, precision)), []).append(recipe)
     grids = []
     for backbone in table.backbones:
         common = (table.datasets, table.setting, table.shots)
-        for per_shot, methods in recipes.items():
-            grid = Grid(backbone, tuple(methods), *common, tuple(seeds), per_shot, fewshot=fewshot)
-            grids.append(grid)
+        for (per_shot, used), methods in recipes.items():
+            which = (backbone, tuple(methods), *common, tuple(seeds), per_shot)
+            grids.append(Grid(*which, fewshot=fewshot, precision=used))
         if "zero_shot" in table.methods:
             once = (("zero_shot",), *common, tuple(seeds)[:1])
             grids.append(Grid(backbone, *once, template="specific", fewshot=fewshot))
     return Reproduction(tuple(grids), tuple(missing))
+
+
+def _precision(recipe: str, wanted: str) -> str:
+    """The precision that a recipe can be trained in, where `wanted` may not serve it."""
+    first = named_recipe(recipe).stages[0].method
+    return wanted if wanted != "fp16" or get_method(first).additive_loss else "fp32"
 
 
 def recipe_of(method: str) -> str | None:

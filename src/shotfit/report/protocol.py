@@ -6,6 +6,7 @@ that is not the published one). A row is named after its method and whatever set
 `2sfs_layernorm[M=100]`.
 """
 
+import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -149,6 +150,29 @@ def require_one_table(runs: Sequence[Run]) -> None:
     """
     _require_equal([dict(run.table) for run in runs], "These records cannot share a table")
     require_same_images(runs)
+
+
+def with_precision_in_rows(runs: Sequence[Run]) -> tuple[Run, ...]:
+    """Runs for a table whose methods need not share a precision, as those of the paper do not.
+
+    Where one method has several, fp16 keeps the plain row, as printed (else fp32), and the others
+    get rows of their own.
+    """
+    found: dict[str, set[str]] = {}
+    for run in runs:
+        found.setdefault(run.row, set()).add(precision_of(run))
+    changed = []
+    for run in runs:
+        plain = min(found[run.row], key=lambda one: (one != "fp16", one != "fp32", one))
+        table = tuple((name, value) for name, value in run.table if name != "precision")
+        own = () if precision_of(run) == plain else (("precision", precision_of(run)),)
+        changed.append(dataclasses.replace(run, table=table, variant=(*run.variant, *own)))
+    return tuple(changed)
+
+
+def precision_of(run: Run) -> str:
+    """The arithmetic that a run trained in: "fp32", "bf16", "fp16"."""
+    return str(run.fact("precision") or AS_PUBLISHED["precision"])
 
 
 def require_same_images(runs: Sequence[Run]) -> None:

@@ -13,7 +13,15 @@ from dataclasses import dataclass
 from shotfit.averages import Estimate, estimate, harmonic_mean, mean
 from shotfit.paper import PaperTable, PrintedCell, decimals, unique
 from shotfit.records import Record
-from shotfit.report.protocol import Run, require_one_protocol, require_one_table, row_name, runs_of
+from shotfit.report.protocol import (
+    Run,
+    precision_of,
+    require_one_protocol,
+    require_one_table,
+    row_name,
+    runs_of,
+    with_precision_in_rows,
+)
 
 METRICS = {"base": "base", "novel": "novel", "hm": "harmonic_mean", "accuracy": "all"}
 """The paper's metrics and the keys of records."""
@@ -98,14 +106,18 @@ def paper_report(table: PaperTable, records: Sequence[Record]) -> Report:
         DataError: as `runs_of`.
     """
     runs = [run for run in runs_of(records) if _belongs(run, table)]
-    panels = []
+    panels, shown = [], []
     for backbone in table.backbones:
-        mine = [run for run in runs if run.fact("backbone") == backbone]
+        mine = with_precision_in_rows([r for r in runs if r.fact("backbone") == backbone])
         require_one_table(mine)
+        shown += mine
         make = _base_to_novel_panels if table.setting == "base_to_novel" else _all_to_all_panels
         panels += make(table, backbone, mine)
     return Report(
-        table.id, f"Table {table.number}: {table.title}", tuple(panels), _notes(table, runs)
+        table.id,
+        f"Table {table.number}: {table.title}",
+        tuple(panels),
+        _notes(table, shown, _precisions(runs)),
     )
 
 
@@ -244,7 +256,19 @@ def _row(
     return Row(name, tuple(cells))
 
 
-def _notes(table: PaperTable, runs: Sequence[Run]) -> tuple[str, ...]:
+def _precisions(runs: Sequence[Run]) -> list[str]:
+    """A sentence on the arithmetic of ours, with the methods of each; none without training."""
+    methods: dict[str, set[str]] = {}
+    for run in runs:
+        if run.trained:
+            methods.setdefault(precision_of(run), set()).add(run.method)
+    told = [f"{name} ({', '.join(sorted(found))})" for name, found in sorted(methods.items())]
+    if len(methods) == 1:
+        told = list(methods)
+    return [f"Ours trained in {' and '.join(told)}; printed: fp16."] if told else []
+
+
+def _notes(table: PaperTable, runs: Sequence[Run], precisions: Sequence[str]) -> tuple[str, ...]:
     notes = [f"Section {table.section} of the paper.", *([table.note] if table.note else [])]
     if runs:
         seeds = ", ".join(str(seed) for seed in sorted({run.seed for run in runs}))
@@ -252,6 +276,7 @@ def _notes(table: PaperTable, runs: Sequence[Run]) -> tuple[str, ...]:
             f"Ours: seeds {seeds}. {SPREAD}",
             "Δ is ours minus the printed value, corrected.",
         ]
+        notes += precisions
         extra = sorted({paper_row(r) for r in runs} - set(table.methods))
         extra = [name for name in extra if "[" in name]
         if extra and not table.is_sweep:

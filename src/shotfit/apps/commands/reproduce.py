@@ -28,6 +28,9 @@ def reproduce(
         list[str] | None, typer.Option(help="BACKBONE=SECONDS, such as ViT-B/16=0.1.")
     ] = None,
     fewshot: options.FewShot = None,
+    precision: Annotated[
+        str, typer.Option(help="fp16 as printed, for an accelerator; or fp32, bf16.")
+    ] = "fp16",
     run: Annotated[bool, typer.Option("--run", help="Run what has no record yet.")] = False,
 ) -> None:
     """The exact grid that a table of the paper needs, its cost, and with --run its records."""
@@ -39,7 +42,7 @@ def reproduce(
     from shotfit.paper import paper_table
 
     table = paper_table(name)
-    plan = reproduction(table, seeds or SEEDS, fewshot)
+    plan = reproduction(table, seeds or SEEDS, fewshot, precision)
     seconds = {**SECONDS_PER_ITERATION, **_numbers(seconds_per_iteration or [])}
     print(f"# Table {table.number}: {table.title}")
     for grid in plan.grids:

@@ -222,20 +222,42 @@ def test_mean_of_curves_takes_common_iterations():
 
 def test_sweep_runs_differ_in_the_swept_value_alone():
     bases = [Experiment(recipe=two_stage(), seed=seed) for seed in (1, 2)]
-    runs = sweep_runs("alpha", bases)
-    assert [run.value for run in runs[::2]] == [0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8]
-    assert all(run.experiment.recipe.first_fraction == run.value for run in runs)
+    runs = sweep_runs(["alpha"], bases)
+    assert [run.point[0] for run in runs[::2]] == [0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8]
+    assert all(run.experiment.recipe.first_fraction == run.point[0] for run in runs)
     assert [run.experiment.seed for run in runs[:2]] == [1, 2]
-    runs = sweep_runs("iters-per-shot", bases[:1])
+    runs = sweep_runs(["iters-per-shot"], bases[:1])
     assert [run.experiment.recipe.iters_per_shot for run in runs] == [100, 300, 500]
-    runs = sweep_runs("batch-size", bases[:1], [4])
+    runs = sweep_runs(["batch-size"], bases[:1], [[4]])
     assert [stage.training for stage in runs[0].experiment.recipe.stages] == [{"batch_size": 4}] * 2
-    runs = sweep_runs("rank", [Experiment(recipe=two_stage("lora"))], [4])
+    runs = sweep_runs(["rank"], [Experiment(recipe=two_stage("lora"))], [[4]])
     assert runs[0].experiment.recipe.stages[0].options == {"rank": 4}
     with pytest.raises(UsageError, match="Did you mean 'alpha'"):
-        sweep_runs("alhpa", bases)
+        sweep_runs(["alhpa"], bases)
     with pytest.raises(UsageError, match="whole"):
-        sweep_runs("batch-size", bases, [1.5])
+        sweep_runs(["batch-size"], bases, [[1.5]])
+
+
+def test_any_option_is_swept_and_two_at_once():
+    base = Experiment(recipe=two_stage("lora"))
+    runs = sweep_runs(["training.lr", "rank"], [base], [[1e-4, 2e-4], None])
+    assert [run.point for run in runs] == [(lr, r) for lr in (1e-4, 2e-4) for r in (1, 2, 4, 8, 16)]
+    stages = runs[-1].experiment.recipe.stages
+    assert [stage.training for stage in stages] == [{"lr": 2e-4}] * 2
+    assert stages[0].options == {"rank": 16}
+    assert len({run.experiment.id for run in runs}) == 10
+    (run,) = sweep_runs(["linear.views"], [base], [[2.0]])
+    assert run.experiment.recipe.stages[1].options == {"views": 2}
+    (run,) = sweep_runs(["training.optimizer"], [base], [["sgd"]])
+    assert run.experiment.recipe.stages[0].training == {"optimizer": "sgd"}
+    for axes, values, said in (
+        (["training.lr"], [], "Give the values of training.lr"),
+        (["training.lrr"], [[1.0]], "Did you mean 'training.lr'"),
+        (["alpha", "alpha"], [], "given twice"),
+        (["alpha"], [["half"]], "numbers, got 'half'"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            sweep_runs(axes, [base], values)
 
 
 def small(**changes):
@@ -273,13 +295,20 @@ def test_figures_are_drawn(tmp_path):
     found = plot_dynamics(curves, tmp_path / "a" / "dynamics.png")
     assert found is not None and found.pattern == "two_phases"
     rows = [
-        (0.2, {"base": estimate([1.0, 2.0]), "novel": estimate([3.0, 4.0])}),
-        (0.4, {"base": estimate([2.0]), "novel": estimate([4.0])}),
+        ((0.2,), {"base": estimate([1.0, 2.0]), "novel": estimate([3.0, 4.0])}),
+        ((0.4,), {"base": estimate([2.0]), "novel": estimate([4.0])}),
     ]
-    plot_sweep(rows, "share", "title", tmp_path / "sweep.png")
+    plot_sweep(rows, ["share"], "title", tmp_path / "sweep.png")
+    pairs = [
+        ((x, y), {"accuracy": estimate([50.0 + x * len(y)])})
+        for x in (0.2, 0.4, 0.8)
+        for y in ("sgd", "adamw")
+        if (x, y) != (0.4, "sgd")
+    ]
+    plot_sweep(pairs, ["share", "optimizer"], "title", tmp_path / "pairs.png")
     runs = {"x": [1.0, 2.0], "y": [-1.0]}
     plot_gain({"x": 1.4, "y": -1.0}, runs, "title", tmp_path / "gain.png")
-    for name in ("a/dynamics.png", "sweep.png", "gain.png"):
+    for name in ("a/dynamics.png", "sweep.png", "pairs.png", "gain.png"):
         assert (tmp_path / name).stat().st_size > 5000
 
 
@@ -320,10 +349,14 @@ def test_sweep_command_draws_a_sweep_and_the_gain(tmp_path, shapes_as_animals):
         )
         assert "alpha 0.4: base" in text
         command("sweep", "second-stage", *budget, *folders, "--results", tmp_path / "b")
+    pair = ["sweep", "alpha", "training.lr", "--values", 0.4, 0.6, "--second-values", 1e-4, 2e-4]
+    text = command(*pair, *budget, *folders, "--results", tmp_path / "c")
+    assert "alpha 0.4, training.lr 0.0001: base" in text
+    assert len(list((tmp_path / "c").rglob("*.json"))) == 4
     assert len(list((tmp_path / "a").rglob("*.json"))) == 2
     assert len(list((tmp_path / "b").rglob("*.json"))) == 1
     figures = sorted(path.name for path in (tmp_path / "figures").iterdir())
-    assert [name.split("_")[0] for name in figures] == ["second-stage", "sweep"]
+    assert [name.split("_")[0] for name in figures] == ["second-stage", "sweep", "sweep"]
 
 
 @pytest.mark.parametrize(

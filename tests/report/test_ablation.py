@@ -17,7 +17,7 @@ def measured(base, novel, seed=1, dataset="animals", m=300):
 
 
 def swept(*runs):
-    return [(float(run.experiment["recipe"]["iters_per_shot"]), run.id) for run in runs]
+    return [((float(run.experiment["recipe"]["iters_per_shot"]),), run.id) for run in runs]
 
 
 def by_id(*runs):
@@ -27,7 +27,7 @@ def by_id(*runs):
 def test_a_sweep_takes_the_harmonic_mean_of_averages():
     runs = [measured(90, 10, seed=1), measured(10, 90, seed=2), measured(60, 40, m=100)]
     rows = sweep_rows(swept(*runs), by_id(*runs))
-    assert [value for value, _ in rows] == [100, 300]
+    assert [point for point, _ in rows] == [(100,), (300,)]
     one, two = rows[0][1], rows[1][1]
     assert {name: estimate.mean for name, estimate in one.items()} == pytest.approx(
         {"base": 60, "novel": 40, "harmonic mean": 48}
@@ -51,15 +51,15 @@ def test_a_sweep_averages_datasets_after_seeds_and_only_those_run_at_every_value
         measured(100, 100, dataset="c", m=100),
     ]
     rows = dict(sweep_rows(swept(*runs), by_id(*runs)))
-    assert rows[300.0]["harmonic mean"].mean == pytest.approx(60)
-    assert rows[100.0]["base"].mean == pytest.approx(40)
+    assert rows[300.0,]["harmonic mean"].mean == pytest.approx(60)
+    assert rows[100.0,]["base"].mean == pytest.approx(40)
 
 
 def test_a_sweep_has_what_was_finished():
     first, second = measured(60, 40), measured(50, 50, m=100)
     failed = dataclasses.replace(second, status="failed", metrics={})
     rows = sweep_rows(swept(first, second), by_id(first, failed))
-    assert [value for value, _ in rows] == [300]
+    assert [point for point, _ in rows] == [(300,)]
     assert sweep_rows(swept(first), {}) == []
     plain = record(setting="all_to_all", metrics={"all": 75.0})
     ((_, row),) = sweep_rows(swept(plain), by_id(plain))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from shotfit.bench.ablation import AXES, load_or_measure_gain, sweep_runs
+from shotfit.bench.ablation import AXES, Value, load_or_measure_gain, sweep_runs
 from shotfit.bench.dynamics import load_or_trace
 from shotfit.data.sources import load_dataset
 from shotfit.experiment import Experiment
@@ -94,9 +94,9 @@ def _draw_dynamics(
 
 
 def sweep_study(
-    axis: str,
+    axes: Sequence[str],
     experiments: Sequence[Experiment],
-    values: Sequence[float] | None,
+    values: Sequence[Sequence[Value] | None],
     title: str,
     surroundings: Surroundings,
 ) -> int:
@@ -104,7 +104,7 @@ def sweep_study(
     from shotfit.apps.bench import run_grid
 
     require_matplotlib()
-    runs = sweep_runs(axis, experiments, values)
+    runs = sweep_runs(axes, experiments, values)
     failed = run_grid(
         [run.experiment for run in runs],
         surroundings.results,
@@ -118,14 +118,17 @@ def sweep_study(
         overwrite=surroundings.overwrite,
     )
     records = {record.id: record for record in load_records(surroundings.results)}
-    rows = sweep_rows(((run.value, run.experiment.id) for run in runs), records)
-    path = surroundings.out / f"sweep_{axis}_{_slug(title)}.png"
+    rows = sweep_rows(((run.point, run.experiment.id) for run in runs), records)
+    path = surroundings.out / f"sweep_{'_'.join(axes)}_{_slug(title)}.png"
     if rows:
-        figures.plot_sweep(rows, AXES[axis][0], title, path, overwrite=surroundings.overwrite)
+        names = [AXES[axis][0] if axis in AXES else axis for axis in axes]
+        figures.plot_sweep(rows, names, title, path, overwrite=surroundings.overwrite)
         surroundings.say(f"{path}")
-    for value, measured in rows:
+    for point, measured in rows:
         means = ", ".join(f"{key} {estimate.mean:.2f}" for key, estimate in measured.items())
-        print(f"{axis} {value:g}: {means}")
+        where = zip(axes, point, strict=True)
+        told = [f"{axis} {x if isinstance(x, str) else f'{x:g}'}" for axis, x in where]
+        print(f"{', '.join(told)}: {means}")
     return failed
 
 

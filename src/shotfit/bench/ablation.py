@@ -6,6 +6,7 @@ no rank; the values here surround its own (32 and 2).
 """
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,68 +17,107 @@ from shotfit.data.sources import load_dataset
 from shotfit.errors import UsageError, unknown_name
 from shotfit.evaluation.metrics import evaluate
 from shotfit.experiment import Experiment, run, task_of
+from shotfit.methods import get_method
 from shotfit.methods.base import Method
+from shotfit.methods.linear import LinearConfig
+from shotfit.methods.published import TrainConfig
+from shotfit.recipe import Overrides
 from shotfit.records.gain import Gain, read_gain, write_gain
 from shotfit.training.loop import TrainStep
 
-Values = tuple[float, ...]
+Value = float | str
+Point = tuple[Value, ...]
+"""A value of every option that is swept, in their order."""
 
-AXES: dict[str, tuple[str, Values]] = {
+AXES: dict[str, tuple[str, tuple[float, ...]]] = {
     "alpha": ("share of the first stage, α", (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)),
     "iters-per-shot": ("iterations per shot, M", (100, 300, 500)),
     "batch-size": ("batch size", (8, 16, 32, 64)),
     "rank": ("rank of LoRA", (1, 2, 4, 8, 16)),
 }
-"""What can be swept: its name in a figure, and its values."""
+"""What has a name of its own: how a figure calls it, and the values that surround the paper's. Any
+option, as `shotfit bench -o` has it, is swept over values that are given."""
 
 
 @dataclass(frozen=True)
 class SweepRun:
-    """One run of a sweep: the swept value and the experiment that has it."""
+    """One run of a sweep: the swept values and the experiment that has them."""
 
-    value: float
+    point: Point
     experiment: Experiment
 
 
 def sweep_runs(
-    axis: str, experiments: Sequence[Experiment], values: Sequence[float] | None = None
+    axes: Sequence[str],
+    experiments: Sequence[Experiment],
+    values: Sequence[Sequence[Value] | None] = (),
 ) -> list[SweepRun]:
-    """Each experiment at every value, value by value.
+    """Each experiment at every combination of values, one of every axis, value by value.
+
+    `values` are in the order of the axes; None, or nothing, takes those of `AXES`.
 
     Raises:
-        UsageError: for an unknown axis, or a value that it cannot have.
+        UsageError: for an unknown axis, one that is given twice, or a value that it cannot have.
     """
-    if axis not in AXES:
-        raise unknown_name("sweep", axis, AXES)
-    return [
-        SweepRun(value, _set(axis, value, experiment))
-        for value in values or AXES[axis][1]
-        for experiment in experiments
+    if len(set(axes)) < len(axes):
+        raise UsageError(f"{axes[0]} is given twice: sweep two different options.")
+    own = _options(experiments[0])
+    for axis in axes:
+        if axis not in (*AXES, *own):
+            raise unknown_name("sweep", axis, [*AXES, *own])
+    chosen = [
+        _values(axis, given) for axis, given in itertools.zip_longest(axes, values[: len(axes)])
     ]
+    runs = []
+    for point in itertools.product(*chosen):
+        for experiment in experiments:
+            changed = experiment
+            for axis, value in zip(axes, point, strict=True):
+                changed = _set(axis, value, changed)
+            runs.append(SweepRun(point, changed))
+    return runs
 
 
-def _set(axis: str, value: float, base: Experiment) -> Experiment:
-    recipe = base.recipe
+def _options(experiment: Experiment) -> list[str]:
+    """The options of an experiment's recipe, as `Overrides` has them."""
+    stages = experiment.recipe.stages
+    own = [part.name for part in dataclasses.fields(get_method(stages[0].method).Config)]
+    training = ["training." + part.name for part in dataclasses.fields(TrainConfig)]
+    linear = [] if len(stages) == 1 else dataclasses.fields(LinearConfig)
+    return [*own, *training, *("linear." + part.name for part in linear)]
+
+
+def _values(axis: str, given: Sequence[Value] | None) -> Sequence[Value]:
+    if given:
+        return given
+    if axis not in AXES:
+        raise UsageError(f"Give the values of {axis}: --values 1e-4 2e-4, for instance.")
+    return AXES[axis][1]
+
+
+def _set(axis: str, value: Value, base: Experiment) -> Experiment:
     if axis == "alpha":
-        recipe = dataclasses.replace(recipe, first_fraction=float(value))
+        changes = Overrides({"first_fraction": _number(axis, value)})
     elif axis == "iters-per-shot":
-        recipe = dataclasses.replace(recipe, iters_per_shot=_whole(axis, value))
+        changes = Overrides({"iters_per_shot": _whole(axis, value)})
     elif axis == "batch-size":
-        size = {"batch_size": _whole(axis, value)}
-        stages = tuple(
-            dataclasses.replace(stage, training={**stage.training, **size})
-            for stage in recipe.stages
-        )
-        recipe = dataclasses.replace(recipe, stages=stages)
+        changes = Overrides(options={"training.batch_size": _whole(axis, value)})
+    elif axis == "rank":
+        changes = Overrides(options={"rank": _whole(axis, value)})
     else:
-        first = recipe.stages[0]
-        options = {**first.options, "rank": _whole(axis, value)}
-        stages = (dataclasses.replace(first, options=options), *recipe.stages[1:])
-        recipe = dataclasses.replace(recipe, stages=stages)
-    return dataclasses.replace(base, recipe=recipe)
+        whole = isinstance(value, float) and value == int(value)
+        changes = Overrides(options={axis: int(value) if whole else value})
+    return dataclasses.replace(base, recipe=changes.applied(base.recipe))
 
 
-def _whole(axis: str, value: float) -> int:
+def _number(axis: str, value: Value) -> float:
+    if isinstance(value, str):
+        raise UsageError(f"The values of {axis} are numbers, got {value!r}.")
+    return float(value)
+
+
+def _whole(axis: str, value: Value) -> int:
+    value = _number(axis, value)
     if value != int(value) or value < 1:
         raise UsageError(f"The values of {axis} are positive whole numbers, got {value}.")
     return int(value)

@@ -4,6 +4,7 @@ The convention of every table (`report.tables`): means over seeds, then over dat
 mean is that of the averaged base and novel accuracies, never an average of harmonic means.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from shotfit.averages import Estimate, harmonic_mean, mean
@@ -20,29 +21,36 @@ METRICS = {
 }
 """What a sweep shows, and the keys of records."""
 
-SweepRow = tuple[float, dict[str, Estimate]]
-"""A swept value, and the estimates of what was measured at it."""
+SweepRow = tuple[tuple[float | str, ...], dict[str, Estimate]]
+"""The swept values, one of every option, and the estimates of what was measured at them."""
 
 
-def sweep_rows(ids: Iterable[tuple[float, str]], records: Mapping[str, Record]) -> list[SweepRow]:
-    """The rows of a sweep in order of its values; `ids` are pairs of a value and a run's id.
+def sweep_rows(
+    ids: Iterable[tuple[tuple[float | str, ...], str]], records: Mapping[str, Record]
+) -> list[SweepRow]:
+    """The rows of a sweep in order of its values; `ids` are pairs of values and a run's id.
 
     Values are compared on the datasets that have a finished run at every one of them.
     """
-    found: dict[float, list[Run]] = {}
-    for value, key in ids:
+    found: dict[tuple[float | str, ...], list[Run]] = {}
+    for point, key in ids:
         record = records.get(key)
         if record is not None and record.status == "done":
-            found.setdefault(value, []).append(run_of(record))
+            found.setdefault(point, []).append(run_of(record))
     if not found:
         return []
     datasets = sorted(set.intersection(*({run.dataset for run in runs} for runs in found.values())))
     rows = []
-    for value, runs in sorted(found.items()):
+    for point, runs in sorted(found.items(), key=lambda item: [_order(one) for one in item[0]]):
         mine = [run for run in runs if run.dataset in datasets]
         estimates = {name: seed_means(mine, key, datasets) for name, key in METRICS.items()}
-        rows.append((value, {name: e for name, e in estimates.items() if e is not None}))
+        rows.append((point, {name: e for name, e in estimates.items() if e is not None}))
     return rows if datasets else []
+
+
+def _order(value: float | str) -> tuple[float, str]:
+    """Numbers by size, words after them."""
+    return (math.inf, value) if isinstance(value, str) else (value, "")
 
 
 def gain_points(gains: Sequence[Gain], metric: str) -> float:

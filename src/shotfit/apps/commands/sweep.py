@@ -10,6 +10,7 @@ from shotfit.apps.arguments import ListCommand
 
 EXAMPLES = (
     "shotfit sweep alpha --data symbols --values 0.2 0.6 --seeds 1",
+    "shotfit sweep alpha training.lr --data symbols --second-values 1e-4 2e-4 4e-4",
     "shotfit sweep second-stage --data animals food --shots 4",
 )
 
@@ -17,15 +18,21 @@ command_class = ListCommand
 
 
 def sweep(
-    axis: Annotated[
-        str, typer.Argument(help="alpha, iters-per-shot, batch-size, rank, or second-stage.")
+    axes: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="OPTION [OPTION]",
+            help="alpha, iters-per-shot, batch-size, rank; or an option as bench -o has it, such "
+            "as training.lr; two of them for every pair of values. Or second-stage.",
+        ),
     ],
     data: Annotated[
         list[str] | None,
         typer.Option(help="Embedded tasks, benchmarks, folders. [default: suite, every task]"),
     ] = None,
-    values: Annotated[
-        list[float] | None, typer.Option(help="Values. [default: the paper's]")
+    values: Annotated[list[str] | None, typer.Option(help="Values. [default: the paper's]")] = None,
+    second_values: Annotated[
+        list[str] | None, typer.Option(help="Values of the second option.")
     ] = None,
     method: Annotated[str, typer.Option(help="2sfs, or 2sfs:FIRST.")] = "2sfs",
     shots: Annotated[int, typer.Option(min=1, help="Images a class; the paper has 16.")] = 4,
@@ -42,13 +49,14 @@ def sweep(
     root: options.Root = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """Sweep a hyper-parameter as the paper does, or measure what the second stage adds.
+    """Sweep one option or two, or measure what the second stage adds.
 
     "second-stage" is the paper's ablation: accuracy with both stages minus that after the first.
     Means are over all datasets and seeds. The same command again runs what is missing.
     """
     from shotfit.apps.studies import Surroundings, gain_study, sweep_study
     from shotfit.bench.grid import SUITE, expand
+    from shotfit.errors import UsageError
     from shotfit.recipe import Overrides
 
     experiments = expand(
@@ -66,7 +74,26 @@ def sweep(
     )
     title = f"{method}, {setting.replace('_', '-')}, {shots} shots, {tasks}"
     surroundings = Surroundings(results, out, device, root, quiet, overwrite)
-    if axis == "second-stage":
+    if axes == ["second-stage"]:
         gain_study(experiments, title, surroundings)
-    elif sweep_study(axis, experiments, values, title, surroundings):
+        return
+    if len(axes) > 2:
+        raise UsageError("Sweep one option or two; more are a grid: see shotfit bench.")
+    if second_values and len(axes) == 1:
+        raise UsageError("--second-values needs a second option.")
+    given = [_plain(values), _plain(second_values)]
+    if sweep_study(axes, experiments, given, title, surroundings):
         raise typer.Exit(1)
+
+
+def _plain(texts: list[str] | None) -> "list[float | str] | None":
+    """Numbers as numbers."""
+    return [_number(text) for text in texts] if texts else None
+
+
+def _number(text: str) -> float | str:
+    """A number, or the word that it is."""
+    try:
+        return float(text)
+    except ValueError:
+        return text

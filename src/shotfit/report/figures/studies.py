@@ -1,5 +1,6 @@
 """Figures of the study: learning dynamics, sweeps, the second stage's gain. From records only."""
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -100,13 +101,35 @@ def _mark(axes: Any, points: Sequence[DynamicsPoint], found: PhaseBreak | None) 
 
 
 def plot_sweep(
-    rows: Sequence[SweepRow], name: str, title: str, path: Path, *, overwrite: bool = True
+    rows: Sequence[SweepRow],
+    names: Sequence[str],
+    title: str,
+    path: Path,
+    *,
+    overwrite: bool = True,
 ) -> None:
-    """Draws base, novel and harmonic mean, or accuracy, over a swept value; bars span the 95 %
-    interval of the mean over seeds."""
-    figure = new_figure(5.2, 3.5)
+    """Draws what was measured over one swept option, or over two; `names` are those of the axes."""
+    one = len(names) == 1
+    figure = new_figure(5.2, 3.5) if one else new_figure(5.2, 4)
     axes = figure.subplots()
-    x = [value for value, _ in rows]
+    if one:
+        _lines(axes, rows)
+    else:
+        _grid(axes, rows)
+        axes.set_ylabel(names[1])
+    axes.set_xlabel(names[0])
+    axes.set_title(title, fontsize=10)
+    save(figure, path, overwrite=overwrite)
+
+
+def _lines(axes: Any, rows: Sequence[SweepRow]) -> None:
+    """Base, novel and harmonic mean, or accuracy, over the values; bars span the 95 % interval of
+    the mean over seeds. Words, and rates that span more than a factor of eight, are spaced evenly
+    as they stand."""
+    values = [point[0] for point, _ in rows]
+    numbers = [value for value in values if not isinstance(value, str)]
+    even = len(numbers) < len(values) or (min(numbers) > 0 and max(numbers) > 8 * min(numbers))
+    x = list(range(len(values))) if even else numbers
     for key, (color, style, marker) in STYLES.items():
         if not all(key in measured for _, measured in rows):
             continue
@@ -121,13 +144,39 @@ def plot_sweep(
             capsize=2,
             label=key,
         )
-    axes.set_xticks(x)
-    axes.set_xlabel(name)
+    axes.set_xticks(x, [_told(value) for value in values])
     axes.set_ylabel("accuracy (%)")
-    axes.set_title(title, fontsize=10)
     axes.legend(fontsize=8, framealpha=0.9)
     axes.grid(axis="y", alpha=0.3)
-    save(figure, path, overwrite=overwrite)
+
+
+def _grid(axes: Any, rows: Sequence[SweepRow]) -> None:
+    """A coloured cell for every pair of values, with its harmonic mean or accuracy in it; the best
+    is framed, and a pair that was not run stays empty."""
+    across, up = (unique(point[number] for point, _ in rows) for number in (0, 1))
+    key = (
+        "harmonic mean" if all("harmonic mean" in measured for _, measured in rows) else "accuracy"
+    )
+    known = {point: measured[key].mean for point, measured in rows if key in measured}
+    table = [[known.get((x, y), math.nan) for x in across] for y in up]
+    shown = axes.imshow(table, cmap="cividis", origin="lower", aspect="auto")
+    best, lowest = max(known.values()), min(known.values())
+    for (x, y), value in known.items():
+        dark = value < (best + lowest) / 2
+        place = (across.index(x), up.index(y))
+        words = {"ha": "center", "va": "center", "fontsize": 9}
+        axes.text(*place, f"{value:.1f}", color="white" if dark else "black", **words)
+        if value == best:
+            sides = [(-0.47, -0.47), (0.47, -0.47), (0.47, 0.47), (-0.47, 0.47), (-0.47, -0.47)]
+            frame = [(place[0] + right, place[1] + high) for right, high in sides]
+            axes.plot(*zip(*frame, strict=True), color=BREAK, linewidth=2.5)
+    axes.set_xticks(range(len(across)), [_told(value) for value in across])
+    axes.set_yticks(range(len(up)), [_told(value) for value in up])
+    axes.figure.colorbar(shown, ax=axes, label=f"{key} (%)")
+
+
+def _told(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:g}"
 
 
 def plot_gain(

@@ -492,9 +492,9 @@ def test_missing_runs_and_seeds_are_told_in_every_format():
 
 
 def test_a_table_of_the_paper_holds_methods_of_different_precision():
-    half = {"training": {"precision": "fp16"}}
+    half = {"precision": "fp16"}
     records = [
-        published("coop", "dtd", metrics=scores(70, 60), **half),
+        published("coop", "dtd", metrics=scores(70, 60), training=half),
         published("prograd", "dtd", metrics=scores(71, 61)),
     ]
     report = paper_report(TABLE, records)

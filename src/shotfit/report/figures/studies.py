@@ -153,7 +153,7 @@ def _lines(axes: Any, rows: Sequence[SweepRow]) -> None:
 def _grid(axes: Any, rows: Sequence[SweepRow]) -> None:
     """A coloured cell for every pair of values, with its harmonic mean or accuracy in it; the best
     is framed, and a pair that was not run stays empty."""
-    across, up = (unique(point[number] for point, _ in rows) for number in (0, 1))
+    across, up = (list(dict.fromkeys(p[n] for p, _ in rows)) for n in (0, 1))
     key = (
         "harmonic mean" if all("harmonic mean" in measured for _, measured in rows) else "accuracy"
     )

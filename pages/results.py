@@ -10,6 +10,8 @@ method, from the records in bf16, and what two stages do on shifted tasks.
 import argparse
 from pathlib import Path
 
+from marked import put
+
 from shotfit.averages import Estimate, estimate, harmonic_mean, mean
 from shotfit.records import Record, load_records
 from shotfit.report.paired import compare_report
@@ -165,17 +167,6 @@ def shifted(records: list[Record]) -> str:
     differences = compare_report(runs_of(records), ON_SHIFTS)
     text = f"{long(suite_report(records, shifted=True))}\n\n{long(differences)}"
     return text.replace("## ", "### ")
-
-
-def put(text: str, mark: str, content: str) -> str:
-    """`text` with what stands between two marks replaced.
-
-    Raises:
-        ValueError: when the marks are not there.
-    """
-    start, end = f"<!-- {mark} -->", f"<!-- /{mark} -->"
-    before, rest = text.split(start)
-    return f"{before}{start}\n{content}\n{end}{rest.split(end)[1]}"
 
 
 def main() -> None:

@@ -140,6 +140,19 @@ def compare_report(runs: Sequence[Run], rows: Sequence[str]) -> Report:
     )
 
 
+def compared(runs: Sequence[Run], rows: Sequence[str]) -> list[Comparison]:
+    """The comparisons of `compare_report`, of runs that are all of one protocol.
+
+    Raises:
+        UsageError: for runs of several protocols.
+        DataError: when two rows have no dataset and seed in common, and as `protocol_groups`.
+    """
+    groups = protocol_groups(runs)
+    if len(groups) != 1:
+        raise UsageError(f"These are runs of {len(groups)} protocols; compare those of one.")
+    return _comparisons(rows_of(groups[0]), list(map(_row_name, rows)), metrics_of(groups[0]))
+
+
 def _row_name(word: str) -> str:
     """A row as tables name it, from the words of `shotfit bench`."""
     method, bracket, variant = word.partition("[")

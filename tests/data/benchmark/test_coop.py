@@ -143,6 +143,11 @@ def test_missing_files_are_named_with_what_to_do(tmp_path: Path) -> None:
         ('{"train": [["/a.jpg", 0, "a"]], "val": [], "test": []}', "relative"),
         ('{"train": [["a.jpg", 1, "a"]], "val": [], "test": []}', "no image of label 0"),
         ('{"train": [["a.jpg", 0, "a"]], "val": [["b", 0, "b"]], "test": []}', "two class names"),
+        # The memory of a machine, if all labels up to the last were looked at.
+        (
+            '{"train": [["a", 0, "a"], ["b", 9' + 99 * "9" + ', "b"]], "val": [], "test": []}',
+            "no image of label 1",
+        ),
     ],
 )
 def test_a_corrupt_split_file_is_a_data_error(tmp_path: Path, text: str, message: str) -> None:

@@ -9,7 +9,6 @@ from shotfit.apps import options
 from shotfit.apps.arguments import ListCommand
 
 EXAMPLES = (
-    "shotfit sweep alpha --data symbols --values 0.2 0.6 --seeds 1",
     "shotfit sweep alpha training.lr --data symbols --second-values 1e-4 2e-4 4e-4",
     "shotfit sweep second-stage --data animals food --shots 4",
 )

@@ -99,11 +99,10 @@ def classnames_of(entries: Mapping[str, Sequence[Entry]], origin: Path) -> tuple
                 )
     if not entries["train"]:
         raise DataError(f"{origin} has no training images.")
-    absent = sorted(set(range(max(names) + 1)) - set(names))
-    if absent:
-        raise DataError(
-            f"{origin} has labels up to {max(names)} but no image of label {absent[0]}."
-        )
+    # Not of all labels up to the last: a damaged file may have one of a hundred digits.
+    absent = next(label for label in range(len(names) + 1) if label not in names)
+    if absent < len(names):
+        raise DataError(f"{origin} has labels up to {max(names)} but no image of label {absent}.")
     return tuple(names[label] for label in range(len(names)))
 
 

@@ -1,6 +1,7 @@
 # make demo    set up, then fit and compare on an embedded task (the main job)
 # make test    set up, then every check
 # make bench-smoke   a small grid on Ray, killed once and resumed (part of make test)
+# make test-long   clusters, compilers, wheels: some minutes; make test-pages the longest pages. CI runs both
 # make check   set up, then the quick checks (< 60 s)
 # make mutation   what the tests do not notice, on a sample of changed code; keeps what is done and
 #                 goes on when run again (some hours of two cores), then make mutation ARGS=report
@@ -47,10 +48,13 @@ check: setup
 	@$(RUN) "$(BIN)/ruff" check --no-cache .
 	@$(RUN) "$(BIN)/python" checks/duplicates.py
 	@$(RUN) "$(BIN)/basedpyright" --pythonpath "$(BIN)/python"
-	@$(RUN) $(PYTEST) -m "not slow and not network and not gpu and not data and not pages"
+	@$(RUN) $(PYTEST) -m "not slow and not network and not gpu and not data and not pages and not long"
 
 # The code of the documentation that takes too long for `make test`, and the notebooks: minutes.
-.PHONY: test-pages
+.PHONY: test-pages test-long
+# Clusters on this machine, compilers, wheels in fresh environments: a quarter of a minute or more each.
+test-long: setup
+	@$(RUN) $(PYTEST) -m "long and not network and not gpu and not data"
 test-pages: setup
 	@$(RUN) $(PYTEST) -m pages tests/docs
 

@@ -41,6 +41,7 @@ def alone():
     return recorded(1)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_another_process_gives_the_same_bits(alone):
     """Losses have nine digits, which tell every float32 from its neighbours."""
@@ -48,6 +49,7 @@ def test_another_process_gives_the_same_bits(alone):
     assert alone == {name: record(name) for name in list_methods()}
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_two_threads_give_nearly_the_same(alone):
     found = recorded(2)

@@ -697,6 +697,7 @@ def replicas() -> list[int]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.xdist_group("machine")
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds processes in /proc")

@@ -243,6 +243,7 @@ def test_estimates_say_what_they_rest_on(grid):
     assert absent[0].iterations == 1200
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_an_isolated_run_may_die_without_taking_the_grid_along(grid, tmp_path):
     steps = list(run_all(grid[:1], tmp_path, isolate=True))
@@ -297,6 +298,7 @@ def test_a_worker_on_ray_without_a_gpu_of_its_own_leaves_it_alone(
     assert works[0].keywords["device"] == device
 
 
+@pytest.mark.long
 @pytest.mark.xdist_group("machine")
 @pytest.mark.slow
 def test_a_grid_survives_the_loss_of_a_node(grid, checkpoint, tmp_path):

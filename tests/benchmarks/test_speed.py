@@ -125,6 +125,7 @@ def test_first_classes():
 PAGE = "# Title\n\n<!-- speed -->\nout of date\n<!-- /speed -->\nrest\n"
 
 
+@pytest.mark.long
 @pytest.mark.xdist_group("machine")
 def test_every_case_runs_and_is_shown(tmp_path, capsys):
     results, page, picture = tmp_path / "speed", tmp_path / "page.md", tmp_path / "figure.png"
@@ -179,6 +180,7 @@ def test_fit_without_its_parts_says_what_to_do(tmp_path, capsys):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_sides_are_processes_of_their_own():
     settings = Settings(rounds=2, threads=1, device="cpu", precision="fp32")

@@ -65,6 +65,7 @@ def test_the_lower_bound_of_a_requirement():
         lowest("ray<3")
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_our_wheel_works_with_its_declared_packages_alone(tmp_path):
     """A part of `make release-check`, which takes minutes."""

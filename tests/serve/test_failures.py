@@ -154,7 +154,7 @@ def test_a_batch_of_many_is_tried_one_by_one_only_where_it_fails():
 
 def test_no_error_names_the_servers_inside(client_of, exported, monkeypatch):
     monkeypatch.setattr(
-        ExportedClassifier, "add_classes", lambda *_: (_ for _ in ()).throw(OSError(SECRET))
+        ExportedClassifier, "add_classes", lambda *_: (_ for _ in ()).throw(RuntimeError(SECRET))
     )
     bearer = {"Authorization": f"Bearer {TOKEN}".encode()}
     with client_of(token=TOKEN) as client:

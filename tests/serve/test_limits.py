@@ -161,6 +161,17 @@ def test_what_is_no_http_ends_the_connection(server, sent):
 
 
 def test_every_refusal_is_counted(server):
+    assert server.upload("/predict", [("a.png", IMAGE)])[0] == 504
+    slow = [raw(server, head("Content-Length: 9000") + b"{") for _ in range(2)]
+    time.sleep(0.2)
+    for length in ("2", "200000"):
+        with raw(server, head(f"Content-Length: {length}") + b"{}") as client:
+            assert refusal(received(client))[0] in (503, 413)
+    for client in slow:
+        assert refusal(received(client))[0] == 408
+        client.close()
+    with raw(server, head("Content-Length: 200000") + b"{}") as client:
+        assert refusal(received(client))[0] == 413
     counted = server.get("/metrics")[1].decode()
     for status in (408, 413, 503, 504):
         assert f'status="{status}"' in counted

@@ -65,6 +65,7 @@ def versions(server, path, ask=20):
     return [json.loads(server.get(path)[1])["version"] for _ in range(ask)]
 
 
+@pytest.mark.long
 @pytest.mark.xdist_group("machine")
 @pytest.mark.slow
 def test_replicas_answer_alike_and_share_their_classes(classifier, tmp_path):

@@ -121,6 +121,7 @@ def test_deterministic_kernels_exist_for_a_whole_fit(task):
 
 
 # PyTorch's compiler warns of what PyTorch itself does: imports it deprecates, gradients it reads.
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.slow
 def test_compiled_blocks_give_the_same_losses(task):
@@ -203,6 +204,7 @@ def test_profile_of_a_fit_too_short_to_record(task):
     assert [stage.total_updates for stage in recording.stages] == [3]
 
 
+@pytest.mark.long
 def test_fit_carries_out_what_its_flags_say(tmp_path, monkeypatch, capsys):
     inside = []
 

@@ -1,6 +1,7 @@
 """Files that appear whole or not at all."""
 
 import contextlib
+import errno
 import hashlib
 import importlib
 import os
@@ -105,8 +106,10 @@ def _locked(path: Path) -> int | None:
         # Whoever had the lock may have renamed or removed it before it was ours.
         if plain and facts.st_uid == os.geteuid() and os.path.samestat(facts, there):
             return descriptor
-    except OSError:  # somebody has it, or the file system has no locks
-        pass
+    except OSError as error:  # somebody has it, or the file system has no locks
+        if error.errno in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS):
+            # Nobody can have it then, and nobody would take it over.
+            path.unlink(missing_ok=True)
     os.close(descriptor)
     return None
 

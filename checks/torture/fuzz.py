@@ -5,6 +5,7 @@ import copy
 import functools
 import json
 import random
+import resource
 import shutil
 import tempfile
 import time
@@ -23,6 +24,9 @@ from torture.inputs import Reader
 
 SLOW = 5.0
 """Seconds of the processor after which an input counts as a failure."""
+MEMORY = 2 << 30
+"""Bytes beyond those at the start that a reader may take; without a limit it could take them all,
+and the system would end other processes too."""
 POOL = 300
 """Values of JSON that hypothesis draws, of which every input takes some."""
 SHOWN_BYTES = 4000
@@ -46,8 +50,9 @@ def fuzz(name: str, reader: Reader, count: int, number: int) -> dict[str, Any]:
     started = time.process_time()
     try:
         feeding.feed_seeds()
-        for content in inputs(name, reader, count, number):
-            feeding.feed(content)
+        with limited_memory():
+            for content in inputs(name, reader, count, number):
+                feeding.feed(content)
     finally:
         feeding.close()
     return {
@@ -63,6 +68,23 @@ def inputs(name: str, reader: Reader, count: int, number: int) -> Iterator[bytes
     stream, pool = random.Random(f"{number} {name}"), values(number)
     for _ in range(count):
         yield mutated(reader, stream, pool)
+
+
+@contextlib.contextmanager
+def limited_memory() -> Iterator[None]:
+    """A reader that takes `MEMORY` fails, where the system can tell and limit what there is."""
+    sizes = Path("/proc/self/statm")
+    if not sizes.exists():
+        yield
+        return
+    own = int(sizes.read_text().split()[0]) * resource.getpagesize()
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    most = own + MEMORY if hard == resource.RLIM_INFINITY else min(own + MEMORY, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 class Feeding:

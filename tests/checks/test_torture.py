@@ -55,6 +55,18 @@ def test_what_is_no_error_of_a_user_is_a_failure(tmp_path, error, outcome):
     assert found == outcome and bool(detail) == (outcome == "failed")
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only there the limit is known")
+def test_a_reader_that_takes_all_memory_fails(monkeypatch):
+    monkeypatch.setattr(fuzz, "MEMORY", 64 << 20)
+    taken = []
+    reader = inputs.Reader(lambda _: taken.append(len(bytearray(128 << 20))), "file", [b"{}"])
+    monkeypatch.setattr(fuzz.Feeding, "feed_seeds", lambda _: None)
+    found = fuzz.fuzz("file", reader, 2, 1)
+    assert found["failed"] == 2 and not taken
+    assert [kind.split()[0] for kind in found["failures"]] == ["MemoryError"]
+    assert len(bytearray(128 << 20)) == 128 << 20, "afterwards there is as much as before"
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 @pytest.mark.skipif(sys.platform != "linux", reason="threads of macOS do not survive a fork")
 def test_a_command_crashes_at_the_operation_that_was_asked_for(tmp_path):

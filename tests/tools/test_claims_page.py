@@ -1,9 +1,8 @@
 """The pages of claims and dynamics are those of the committed records."""
 
-import importlib.util
 from pathlib import Path
 
-import pytest
+import claims
 
 from shotfit.data.sources.demo import list_tasks
 from shotfit.records import load_records
@@ -12,23 +11,13 @@ from shotfit.records.dynamics import DynamicsPoint, LearningDynamics
 REPOSITORY = Path(__file__).parents[2]
 
 
-@pytest.fixture(scope="module")
-def tool():
-    path = REPOSITORY / "pages" / "claims.py"
-    spec = importlib.util.spec_from_file_location("claims_page", path)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_the_pages_are_those_of_the_records(tool):
-    found = tool.curves(REPOSITORY / "results" / "dynamics")
-    there = tool.DYNAMICS.read_text(encoding="utf-8")
-    assert tool.page_of_dynamics(there, found) == there
+def test_the_pages_are_those_of_the_records():
+    found = claims.curves(REPOSITORY / "results" / "dynamics")
+    there = claims.DYNAMICS.read_text(encoding="utf-8")
+    assert claims.page_of_dynamics(there, found) == there
     plain, shifted = (load_records(REPOSITORY / "results" / name) for name in ("suite", "shifted"))
-    there = tool.CLAIMS.read_text(encoding="utf-8")
-    assert tool.page_of_claims(there, found, plain, shifted) == there
+    there = claims.CLAIMS.read_text(encoding="utf-8")
+    assert claims.page_of_claims(there, found, plain, shifted) == there
     assert all((task, "layernorm") in found for task in list_tasks())
 
 
@@ -39,7 +28,7 @@ def curve(task, method, seed, novel):
     return LearningDynamics("0", {}, task, method, seed, 20, points)
 
 
-def test_patterns_are_those_of_mean_curves(tool):
+def test_patterns_are_those_of_mean_curves():
     rises = [40.0 + 2 * min(n, 10) - max(0, n - 15) for n in range(31)]
     falls = [40.0 - n for n in range(31)]
     found = {
@@ -47,7 +36,7 @@ def test_patterns_are_those_of_mean_curves(tool):
         ("b", "layernorm"): [curve("b", "layernorm", 1, falls)],
         ("a", "lora"): [curve("a", "lora", seed, falls) for seed in (1, 2)],
     }
-    text = tool.phases(found, ["a", "b"])
+    text = claims.phases(found, ["a", "b"])
     assert "| task | LayerNorm | LoRA |" in text
     assert "| b | falling, 1 seed | – |" in text
     assert "falling, 2 seeds" in text and "| a | two phases at 2" in text
@@ -55,4 +44,4 @@ def test_patterns_are_those_of_mean_curves(tool):
     # The mean of a rise and an equal fall neither rises nor falls.
     mixed = [rises, [80.0 - value for value in rises]]
     both = [curve("a", "layernorm", n, one) for n, one in enumerate(mixed)]
-    assert tool.broken(both).pattern == "falling"
+    assert claims.broken(both).pattern == "falling"

@@ -10,6 +10,7 @@ import time
 import urllib.error
 import urllib.request
 import uuid
+from http.client import HTTPException
 from pathlib import Path
 
 
@@ -44,7 +45,7 @@ class Server:
                 return answer.status, answer.read()
         except urllib.error.HTTPError as error:
             return error.code, error.read()
-        except OSError as error:
+        except (OSError, HTTPException) as error:  # refused, or cut off in the middle of an answer
             return 0, str(error).encode()
 
     def get(self, path):

@@ -15,6 +15,7 @@ for is left out, but for one row as it is shipped. CLIP-LoRA is LoRA under one b
 import argparse
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 from page import put
@@ -115,6 +116,7 @@ def reporting() -> list[str]:
     )
 
 
+@cache
 def with_factor(name: str, task: str, seed: int, factor: float | None) -> Experiment:
     """A run with published rates times a factor; without one, as it is shipped."""
     recipe = named_recipe(name, iters_per_shot=ITERS_PER_SHOT, budget="shared")

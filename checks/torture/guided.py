@@ -23,9 +23,12 @@ LONGEST = 1 << 16
 
 def guided(name: str, count: int, number: int) -> dict[str, Any]:
     """Runs atheris on a reader in a process of its own; its counts."""
+    path = os.pathsep.join(filter(None, sys.path))
     with tempfile.TemporaryDirectory() as corpus:
         command = [sys.executable, "-m", "torture.guided", name, str(count), str(number), corpus]
-        done = subprocess.run(command, capture_output=True, text=True)
+        done = subprocess.run(
+            command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True
+        )
     lines = done.stdout.strip().splitlines()
     if not lines or not lines[-1].startswith("{"):
         raise RuntimeError(f"atheris ended on {name}: {done.stderr[-2000:]}")

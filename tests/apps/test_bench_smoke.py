@@ -16,7 +16,7 @@ PATIENCE = 600
 
 
 @pytest.mark.xdist_group("machine")
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_killed_grid_is_resumed(checkpoint, tmp_path):
     pytest.importorskip("ray")
     pytest.importorskip("matplotlib")

@@ -130,7 +130,7 @@ def test_a_file_that_is_larger_than_any_image_is_not_read(tmp_path):
         open_image(path)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="peak memory is asked of Linux")
 def test_images_cost_what_is_said_of_them(tmp_path):
     """Four of 69 megapixels in four threads, transparent ones, in files of 270 KB."""

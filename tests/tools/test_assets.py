@@ -133,6 +133,7 @@ def test_no_drawing_or_rendering_of_the_suite_was_trained_on(key):
             assert entry[key] not in trained, entry["source"]
 
 
+@pytest.mark.long
 def test_no_near_duplicate_of_the_suite_was_trained_on():
     from training_list import near_duplicates, thumbnails
 

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from shotfit.methods import list_methods
 
@@ -20,11 +21,16 @@ FETCHED = re.compile(r'(?:src|data-src)="(https?:[^"]+)"|<link[^>]+href="(https?
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("site")
-    words = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", folder]
-    done = subprocess.run(words, cwd=REPOSITORY, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+def site(tmp_path_factory, worker_id):
+    base = tmp_path_factory.getbasetemp()
+    # Tests that run side by side share one: building takes some ten seconds.
+    folder = (base if worker_id == "master" else base.parent) / "site"
+    with FileLock(folder.with_suffix(".lock")):
+        if not folder.exists():
+            words = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet"]
+            words += ["--site-dir", str(folder)]
+            done = subprocess.run(words, cwd=REPOSITORY, capture_output=True, text=True)
+            assert done.returncode == 0, done.stderr
     return folder
 
 

@@ -179,6 +179,7 @@ def test_profile_names_where_time_goes(task, tmp_path):
     assert {"image tower", "text tower"} <= {event.get("name") for event in events}
 
 
+@pytest.mark.long
 def test_profile_counts_text_in_chunks(task, tmp_path, monkeypatch):
     """Each chunk as the text tower, and what is computed again as part of the backward pass."""
     backbone = make_backbone()

@@ -40,8 +40,9 @@ test: setup
 	@$(RUN) "$(BIN)/ruff" format --no-cache --check .
 	@$(RUN) "$(BIN)/ruff" check --no-cache .
 	@$(RUN) "$(BIN)/python" checks/duplicates.py
-	@$(RUN) "$(BIN)/basedpyright" --pythonpath "$(BIN)/python"
-	@$(RUN) $(PYTEST)
+# One processor looks at types while tests wait for files, servers and children.
+	@($(RUN) "$(BIN)/basedpyright" --pythonpath "$(BIN)/python") & types=$$!; \
+	$(RUN) $(PYTEST); tests=$$?; wait $$types && exit $$tests
 
 check: setup
 	@$(RUN) "$(BIN)/ruff" format --no-cache --check .

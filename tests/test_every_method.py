@@ -1,28 +1,30 @@
-"""Every method from the command line: fit on an embedded task, saved, asked for unseen names."""
+"""Every method from the command line: fit on folders of images, saved, asked for unseen names."""
 
 import json
 
 import pytest
+from conftest import shapes_dataset
+from example_images import picture, write_images
 
-from shotfit.data.images import open_image
-from shotfit.data.sources.demo import load
 from shotfit.methods import get_method, published_names
 
 QUICK = ["--shots", "2", "--iters-per-shot", "2", "--budget", "shared", "--quiet"]
 
 
 @pytest.fixture(scope="module")
-def picture(tmp_path_factory):
-    path = tmp_path_factory.mktemp("pictures") / "one.png"
-    open_image(load("digits").test[0].image).save(path)
-    return path
+def shapes(tmp_path_factory):
+    """Folders of train and test images, and a picture beside them."""
+    folder = tmp_path_factory.mktemp("shapes")
+    dataset = shapes_dataset(3, train=3, test=2)
+    picture(dataset.test[0]).save(folder / "one.png")
+    return write_images(folder / "data", (*dataset.train, *dataset.test)), folder / "one.png"
 
 
 @pytest.mark.parametrize("name", list(published_names()))
-def test_fit_then_unseen_names(shotfit, checkpoint, picture, tmp_path, name):
-    folder = tmp_path / name
+def test_fit_then_unseen_names(shotfit, checkpoint, shapes, tmp_path, name):
+    folder, (data, picture) = tmp_path / name, shapes
     code, _, err = shotfit(
-        *["fit", "digits", "--method", name, "--backbone", checkpoint, "--out", folder, *QUICK]
+        *["fit", data, "--method", name, "--backbone", checkpoint, "--out", folder, *QUICK]
     )
     assert code == 0, err
     code, out, err = shotfit("predict", folder, picture, "--json", "--quiet")

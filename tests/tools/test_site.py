@@ -34,6 +34,7 @@ def site(tmp_path_factory, worker_id):
     return folder
 
 
+@pytest.mark.xdist_group("site")
 @pytest.mark.slow
 def test_nothing_is_loaded_from_elsewhere(site):
     pages = list(site.rglob("*.html"))
@@ -42,6 +43,7 @@ def test_nothing_is_loaded_from_elsewhere(site):
         assert not FETCHED.findall(page.read_text(encoding="utf-8")), page
 
 
+@pytest.mark.xdist_group("site")
 @pytest.mark.slow
 def test_every_method_has_its_page_with_the_same_headings(site):
     for name in list_methods():
@@ -49,6 +51,7 @@ def test_every_method_has_its_page_with_the_same_headings(site):
         assert re.findall(r"<h2[^>]*>([^<]+)", text) == HEADINGS, name
 
 
+@pytest.mark.xdist_group("site")
 @pytest.mark.slow
 def test_search_knows_methods_commands_and_python(site):
     index = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))

@@ -7,7 +7,7 @@
 
 FROM python:3.12-slim-bookworm AS wheel
 WORKDIR /build
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml README.md LICENSE CITATION.cff ./
 COPY src src
 RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
 

@@ -27,9 +27,9 @@ RUN := cd "$(SOURCE)" && OMP_NUM_THREADS=1
 # Two processes; a group of tests (`xdist_group`) stays together in one of them.
 PYTEST := "$(BIN)/python" -m pytest -n 2 --dist loadgroup
 
-# Gradio, and what it needs beside the packages of `dev`. It asks for a Pillow before 13 and works with
-# 13, with which the golden curves were recorded: pip would not install both.
-PAGE := gradio gradio_client hf-gradio safehttpx groovy pydub semantic-version orjson Brotli pytz
+# Gradio and Trackio, and what they need beside the packages of `dev`. They ask for a Pillow before 13 and
+# work with 13, with which the golden curves were recorded: pip would not install both.
+PAGE := gradio trackio gradio_client hf-gradio safehttpx groovy pydub semantic-version orjson Brotli pytz
 
 .PHONY: demo test check setup bench-smoke
 

@@ -71,8 +71,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder, body = classifier(Path(scratch))
         for pair in arguments.pairs:
+            before = machine()
             rows = measured(pair, folder, body, arguments.seconds, arguments.rounds)
-            record[pair] = {"machine": machine(), "seconds": arguments.seconds, "rounds": rows}
+            record[pair] = {"machine": before, "seconds": arguments.seconds, "rounds": rows}
             RESULTS.parent.mkdir(parents=True, exist_ok=True)
             RESULTS.write_text(json.dumps(record, indent=1) + "\n")
 
@@ -190,7 +191,7 @@ def loaded(server: Server, body: Path, users: int, seconds: int) -> dict[str, An
 
 
 def machine() -> dict[str, Any]:
-    """What it was measured on, and how busy that was."""
+    """What is to be measured on, and how busy it is with other things: asked before it."""
     names = [
         line for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line
     ]
@@ -220,7 +221,9 @@ def table() -> str:
         for users in sorted({row["users"] for row in rows}):
             for name in servers:
                 lines.append(_line(rows, users, name, next(iter(servers))))
-    busy = ", ".join(str(part["machine"]["load_average"][0]) for part in record.values())
+    busy = ", ".join(
+        f"{part['machine']['load_average'][0]} ({pair})" for pair, part in record.items()
+    )
     machine = next(iter(record.values()))["machine"]
     rounds = ", ".join(
         f"{1 + max(row['round'] for row in part['rounds'])} rounds of {part['seconds']} s ({pair})"

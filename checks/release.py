@@ -2,6 +2,7 @@
 
     python checks/release.py                              # every point, some minutes
     python checks/release.py --write docs/installing.md   # what an installation weighs
+    python checks/release.py --prepare 0.2.0              # this version everywhere, dated today
 
 The wheel and the source archive are built from this checkout with `python -m build`. The wheel is
 then installed in a fresh environment that has the packages it declares and theirs, and no other:
@@ -11,6 +12,7 @@ which must say so. The exit code is 1 if a point fails.
 """
 
 import argparse
+import datetime
 import importlib.metadata
 import re
 import subprocess
@@ -24,15 +26,18 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from shotfit import __version__
 
 ROOT = Path(__file__).parent.parent
 MARKS = "<!-- sizes -->", "<!-- /sizes -->"
+UNRELEASED = "## Unreleased"
 LIMIT = 25_000_000
 """Bytes that the wheel may have at most."""
 CONTENTS = (
     "shotfit/py.typed",
+    "shotfit/CITATION.cff",
     "shotfit/assets/iconclip/model.safetensors",
     "shotfit/assets/iconclip/NOTICE",
     "shotfit/assets/suite/NOTICE",
@@ -51,6 +56,10 @@ JOBS = (
 EXTRAS = {
     "plots": "plot ranking --results {work}/records --out {work}/ranking.png",
     "tensorboard": "fit digits --observe tensorboard --out {work}/other",
+    "wandb": "fit digits --observe wandb --out {work}/other",
+    "mlflow": "fit digits --observe mlflow --out {work}/other",
+    "trackio": "fit digits --observe trackio --out {work}/other",
+    "app": "app {work}/project --no-browser",
     "onnx": "export onnx {work}/model {work}/onnx",
     "peft": "export peft {work}/tuned {work}/peft",
     "serve": "serve {work}/model",
@@ -73,7 +82,13 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--write", type=Path, help="the page that has the sizes")
+    parser.add_argument("--prepare", type=Version, metavar="VERSION", help="the next one")
     given = parser.parse_args()
+    if given.prepare is not None:
+        if given.prepare <= Version(__version__):
+            parser.error(f"{given.prepare} does not come after {__version__}")
+        prepare(ROOT, given.prepare, datetime.date.today())
+        return 0
     with tempfile.TemporaryDirectory() as folder:
         built = build(Path(folder) / "dist")
         if given.write is not None:
@@ -117,12 +132,42 @@ def versions(root: Path) -> list[str]:
     citation = re.search(r"^version: (.*)$", (root / "CITATION.cff").read_text(), re.MULTILINE)
     changes = (root / "CHANGELOG.md").read_text(encoding="utf-8")
     title = next(line for line in changes.splitlines() if line.startswith("## "))
+    if title == UNRELEASED:
+        return [
+            f"CHANGELOG.md has changes since {__version__}: `--prepare VERSION` gives them, the "
+            "package and CITATION.cff the next version and today's date"
+        ]
     found = []
     if citation is None or citation.group(1) != __version__:
         found.append(f"CITATION.cff has another version than {__version__}")
     if not re.fullmatch(rf"## {re.escape(__version__)} \(\d{{4}}-\d\d-\d\d\)", title):
         found.append(f"CHANGELOG.md begins with {title!r}, not with {__version__} and its date")
     return found
+
+
+def prepare(root: Path, version: Version, today: datetime.date) -> None:
+    """Writes the next version into the package, the citation and the change log.
+
+    Raises:
+        ValueError: when one of them is not as `versions` wants it; nothing is written then.
+    """
+    pairs = {
+        "src/shotfit/__init__.py": (r'^__version__ = ".*"$', f'__version__ = "{version}"'),
+        "CITATION.cff": (
+            r"^version: .*$(\ndate-released: .*$)?",
+            f"version: {version}\ndate-released: {today}",
+        ),
+        "CHANGELOG.md": (f"^{UNRELEASED}$", f"## {version} ({today})"),
+    }
+    texts = {}
+    for name, (line, new) in pairs.items():
+        text = (root / name).read_text(encoding="utf-8")
+        texts[name], count = re.subn(line, new, text, count=1, flags=re.MULTILINE)
+        if not count:
+            raise ValueError(f"{name} has no line like {line}")
+    for name, text in texts.items():
+        (root / name).write_text(text, encoding="utf-8")
+        print(f"Wrote {version} into {name}")
 
 
 def uncommitted() -> list[str]:

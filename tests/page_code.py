@@ -188,6 +188,15 @@ def _pip(line: str, words: list[str]) -> str:
     return ""
 
 
+def _curl(line: str, words: list[str]) -> str:
+    """With the address of the server that the page was given, in place of the one that it says."""
+    command = ["curl", "--silent", "--show-error", *words]
+    command = [word.replace("localhost:8000", os.environ["PAGE_SERVER"]) for word in command]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout + "\n"
+
+
 def _script(line: str, words: list[str]) -> str:
     """Only that what it runs is there."""
     files = [word for word in words if word.endswith(".py")]
@@ -199,6 +208,7 @@ def _script(line: str, words: list[str]) -> str:
 
 COMMANDS: dict[str, Callable[[str, list[str]], str]] = {
     "shotfit": _shotfit,
+    "curl": _curl,
     "make": _make,
     "pip": _pip,
     "python": _script,

@@ -274,27 +274,6 @@ def test_a_revision_is_asked_of_the_hub_and_refused_elsewhere(
     assert (code, "here already" in error) == (2, True)
 
 
-def test_what_is_uploaded_points_at_no_folder_beside_it(fitted, monkeypatch):
-    import huggingface_hub
-
-    settings = {}
-
-    class Api:
-        def create_repo(self, repository, private, exist_ok):
-            # A second push of the same classifier is a new revision, not an error.
-            assert (private, exist_ok) == (False, True)
-            return f"https://example.org/{repository}"
-
-        def upload_folder(self, repo_id, folder_path, revision, commit_message):
-            assert revision is None and commit_message
-            settings.update(json.loads((folder_path / CONFIG).read_text()))
-
-    monkeypatch.setattr(huggingface_hub, "HfApi", Api)
-    assert fitted.push_to_hub("me/mine").endswith("me/mine")
-    assert settings["backbone_folder"] is None
-    assert settings["signature"] is None
-
-
 def test_saving_over_something_else_is_refused(fitted, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("x")

@@ -71,7 +71,7 @@ def test_a_model_with_one_other_tower_is_refused(other_template, checkpoint, tmp
     state[name] = state[name] + 1e-2
     safetensors.torch.save_file(state, weights, metadata={"format": "pt"})
     with pytest.raises(DataError, match="weights differ"):
-        saving.load(str(saved), device="cpu", revision=None)
+        saving.load(str(saved), device="cpu")
 
 
 def test_the_template_comes_back(fitted, tmp_path):

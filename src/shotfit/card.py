@@ -10,6 +10,14 @@ from shotfit.system.model_hub import card_header
 
 SHOWN = 50
 """Classes that a card names."""
+EXAMPLE = "example.png"
+"""The image beside a card that its widget shows."""
+EXAMPLE_PIXELS = 512
+"""A side of it at most. Its pixels alone: a photograph's file may say where it was taken."""
+LIKELIEST = 5
+"""Answers that are shown of an example."""
+LABELS = 10
+"""Names among which a widget lets a merged export choose."""
 
 
 def model_card(
@@ -18,8 +26,10 @@ def model_card(
     metrics: Mapping[str, float],
     *,
     unfinished: bool = False,
+    example: Mapping[str, float] | None = None,
 ) -> str:
-    """The README of a saved classifier that answers with these classes."""
+    """The README of a saved classifier that answers with these classes. `example` has what it says
+    of the image in `EXAMPLE`, names and their probabilities, likeliest first."""
     stages = " then ".join(stage.method for stage in experiment.recipe.stages)
     shots = "all images" if experiment.shots is None else f"{experiment.shots} images"
     data = _data(experiment)
@@ -34,6 +44,7 @@ def model_card(
         tags=["few-shot", "clip", *_methods(experiment)],
         **_origin(experiment),
         **_results(experiment, metrics),
+        **_answered(example),
     )
     return f"""{header}
 # Few-shot image classifier
@@ -48,7 +59,7 @@ classifier.predict("photo.jpg")
 classifier.predict("photo.jpg", ["cat", "zebra"])  # names that it was never trained on, too
 ```
 
-## Classes
+{_picture(example)}## Classes
 
 {_named(classes)}.
 
@@ -57,13 +68,23 @@ classifier.predict("photo.jpg", ["cat", "zebra"])  # names that it was never tra
 {_table(metrics)}"""
 
 
-def merged_card(experiment: Experiment, classes: Sequence[str], template: str) -> str:
-    """The README of a plain checkpoint of the tuned encoders."""
+def merged_card(
+    experiment: Experiment, classes: Sequence[str], template: str, *, example: bool = False
+) -> str:
+    """The README of a plain checkpoint of the tuned encoders; with an `example`, an image lies in
+    `EXAMPLE`, of which the hub itself can ask such a model."""
+    widget = {}
+    if example:
+        # The widget's field divides names by commas.
+        labels = ", ".join([name for name in classes if "," not in name][:LABELS])
+        shown = {"src": EXAMPLE, "candidate_labels": labels, "example_title": "An example"}
+        widget = {"widget": [shown]}
     header = card_header(
         library_name="transformers",
         pipeline_tag="zero-shot-image-classification",
         tags=["few-shot", "clip", *_methods(experiment)],
         **_origin(experiment),
+        **widget,
     )
     return f"""{header}
 # Tuned encoders
@@ -79,6 +100,17 @@ classify("photo.jpg", candidate_labels={list(classes[:3])}, hypothesis_template=
 
 It was tuned on images of: {_named(classes)}.
 """
+
+
+def hub_config(experiment: Experiment, classes: Sequence[str]) -> dict[str, Any]:
+    """What `config.json` says of a saved classifier in a repository; nothing here reads it."""
+    model = Path(experiment.backbone).expanduser()
+    return {
+        "library_name": "shotfit",
+        "backbone": model.name if model.exists() else experiment.backbone,
+        "method": "+".join(_methods(experiment)),
+        "id2label": {str(number): name for number, name in enumerate(classes)},
+    }
 
 
 def _named(classes: Sequence[str]) -> str:
@@ -127,6 +159,22 @@ def _results(experiment: Experiment, metrics: Mapping[str, float]) -> dict[str, 
         "metric_value": round(value, 2),
     }
     return {"model_name": "few-shot classifier", "results": [result]}
+
+
+def _answered(example: Mapping[str, float] | None) -> dict[str, Any]:
+    """The widget of an image with its answers, which the hub shows without running anything."""
+    if not example:
+        return {}
+    output = [{"label": name, "score": round(value, 4)} for name, value in example.items()]
+    title = next(iter(example))
+    return {"widget": [{"src": EXAMPLE, "example_title": title, "output": output}]}
+
+
+def _picture(example: Mapping[str, float] | None) -> str:
+    if not example:
+        return ""
+    said = ", ".join(f"{name} {value:.0%}" for name, value in example.items())
+    return f"## Example\n\n![An image]({EXAMPLE})\n\n{said}.\n\n"
 
 
 def _table(metrics: Mapping[str, float]) -> str:

@@ -10,11 +10,12 @@ import torch
 
 from shotfit import measure, saving
 from shotfit.backbone.int8 import quantize
+from shotfit.card import LIKELIEST
 from shotfit.classes import ClassList
 from shotfit.config import from_dict
 from shotfit.data.dataset import Dataset
 from shotfit.data.image_hashes import ImageHashes, hashes_as_tensors, hashes_of_tensors
-from shotfit.data.images import ImageSource
+from shotfit.data.images import ImageSource, open_image
 from shotfit.data.inputs import as_dataset
 from shotfit.data.names import check_names
 from shotfit.data.python_data import images_of
@@ -31,6 +32,7 @@ from shotfit.predicting import Predicting
 from shotfit.recipe import Recipe
 from shotfit.records import Record
 from shotfit.saved_assessment import assessment_numbers, assessment_tensors, read_assessment
+from shotfit.system.model_hub import Pull, Push
 
 
 class FewShotClassifier(Predicting, Learner):
@@ -241,15 +243,21 @@ class FewShotClassifier(Predicting, Learner):
         name: str | Path,
         *,
         device: str | None = None,
-        revision: str | None = None,
         int8: bool = False,
         backbone: str | None = None,
         published_scores: bool = False,
+        revision: str | None = None,
+        token: str | bool | None = None,
+        cache_dir: str | Path | None = None,
+        force_download: bool = False,
+        local_files_only: bool = False,
     ) -> "FewShotClassifier":
         """A classifier from a saved folder or a hub repository; needs no training data.
 
         `int8` is `quantize`, and means the CPU where no device is named. `backbone` is the
-        pretrained model, where the folder that someone else saved refers to one outside of it.
+        pretrained model, where the folder that someone else saved refers to one outside of it. The
+        others are those of huggingface_hub's `ModelHubMixin`, for a repository: a branch, tag or
+        commit, who asks, where downloads are kept, and whether to ask the hub again, or not at all.
 
         Raises:
             OutsideModelError: when such a model is not given; a DataError as well.
@@ -257,7 +265,8 @@ class FewShotClassifier(Predicting, Learner):
             UsageError: for `int8` on another device than the CPU.
         """
         device = device or ("cpu" if int8 else None)
-        fitted = saving.load(str(name), device=device, revision=revision, backbone_name=backbone)
+        pull = Pull(revision, token, cache_dir, force_download, local_files_only)
+        fitted = saving.load(str(name), device=device, pull=pull, backbone_name=backbone)
         classifier = cls(device=device, published_scores=published_scores)
         classifier.experiment = fitted.experiment
         classifier._restore(fitted)
@@ -265,22 +274,36 @@ class FewShotClassifier(Predicting, Learner):
 
     def push_to_hub(
         self,
-        repository: str,
+        repo_id: str,
         *,
-        private: bool = False,
-        revision: str | None = None,
-        message: str | None = None,
+        example: ImageSource | None = None,
+        private: bool | None = None,
+        token: str | None = None,
+        branch: str | None = None,
+        create_pr: bool | None = None,
+        commit_message: str | None = None,
     ) -> str:
-        """Uploads the saved folder, with its model card, to a Hugging Face model repository, on the
-        branch `revision`; its address. `from_pretrained("user/name")` reads it.
+        """Uploads the saved folder, with its model card, to a Hugging Face model repository; the
+        address of the commit. `from_pretrained("user/name")` reads it.
+
+        An `example` image is uploaded too, as small pixels alone, for the card's widget, with what
+        this classifier answers. The others are those of huggingface_hub's `ModelHubMixin`; a
+        `branch` is made where there is none.
 
         Raises:
             UsageError: after `quantize`, which leaves nothing exact to save; for what cannot be a
                 repository's name; when nobody is logged in.
-            DataError: when the hub cannot be reached or refuses.
+            DataError: when the hub cannot be reached or refuses; for an example that cannot be
+                read.
         """
-        fitted = self._fitted()
-        return saving.push(fitted, repository, private=private, revision=revision, message=message)
+        fitted, shown = self._fitted(), None
+        if example is not None:
+            image = open_image(example)
+            found = zip(self.classes, self.predict_proba(image).tolist(), strict=True)
+            ranked = sorted(found, key=lambda pair: -pair[1])
+            shown = saving.Example(image, dict(ranked[:LIKELIEST]))
+        push = Push(private, token, branch, create_pr, commit_message)
+        return saving.push(fitted, repo_id, push, shown)
 
     def _fitted(self) -> saving.Fitted:
         """What is saved or uploaded; rounded layers could not be loaded again."""

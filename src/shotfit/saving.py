@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,9 +16,11 @@ from shotfit import __version__
 from shotfit.backbone import EMBEDDED, Backbone
 from shotfit.backbone.fingerprint import check_finite, fingerprint, position_fingerprint
 from shotfit.backbone.reference import Reference
-from shotfit.card import model_card
+from shotfit.card import EXAMPLE, EXAMPLE_PIXELS, hub_config, model_card
 from shotfit.classes import ClassList
 from shotfit.config import from_dict, to_dict
+from shotfit.data.images import ImageSource
+from shotfit.data.thumbnails import small_picture
 from shotfit.errors import DataError, UsageError
 from shotfit.experiment import Experiment, pick_device
 from shotfit.methods import get_method
@@ -47,7 +48,7 @@ from shotfit.system.folders import (
     readable_as_its_folder,
     recover,
 )
-from shotfit.system.model_hub import download, upload
+from shotfit.system.model_hub import Pull, Push, download, upload
 from shotfit.system.paths import file_inside
 
 CARD = "README.md"
@@ -125,10 +126,10 @@ def check_target(folder: Path, *, overwrite: bool = True) -> None:
 
 
 def load(
-    name: str, *, device: str | None, revision: str | None, backbone_name: str | None = None
+    name: str, *, device: str | None, pull: Pull | None = None, backbone_name: str | None = None
 ) -> Fitted:
     """Reads a saved folder; see `FewShotClassifier.from_pretrained`."""
-    folder = find(name, revision)
+    folder = find(name, pull)
     settings = read_settings(folder)
     state = _read_tensors(folder, WEIGHTS)
     experiment = _experiment(folder, settings)
@@ -170,14 +171,14 @@ def load(
     )
 
 
-def pretrained_model(name: str, revision: str | None = None) -> str:
+def pretrained_model(name: str) -> str:
     """The pretrained model that a saved classifier refers to: a folder, or a name.
 
     Raises:
         OutsideModelError: when it is only for the user to say that this one is to be used.
         DataError: for a folder that is not a saved classifier.
     """
-    folder = find(name, revision)
+    folder = find(name)
     return _resolve(folder, read_settings(folder), None)
 
 
@@ -207,7 +208,7 @@ def _untrained(method: Method) -> dict[str, torch.Tensor]:
     return {name: value for name, value in method.state_dict().items() if name not in learned}
 
 
-def find(name: str, revision: str | None = None) -> Path:
+def find(name: str, pull: Pull | None = None) -> Path:
     """The folder of a saved classifier; downloaded when `name` is not a local folder.
 
     Raises:
@@ -216,22 +217,26 @@ def find(name: str, revision: str | None = None) -> Path:
     folder = Path(name).expanduser()
     with contextlib.suppress(OSError):
         recover(folder)
-    return folder if folder.is_dir() else download(name, revision, OWN_FILES)
+    return folder if folder.is_dir() else download(name, pull or Pull(), OWN_FILES)
 
 
-def push(
-    fitted: Fitted,
-    repository: str,
-    *,
-    private: bool,
-    revision: str | None = None,
-    message: str | None = None,
-) -> str:
+@dataclass(frozen=True)
+class Example:
+    """An image that goes along with a classifier, and the names that it answers with, likeliest
+    first, with their probabilities."""
+
+    image: ImageSource
+    answers: dict[str, float]
+
+
+def push(fitted: Fitted, repo_id: str, wanted: Push, example: Example | None = None) -> str:
     """Uploads a saved folder; see `FewShotClassifier.push_to_hub`."""
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch)
-        _write(fitted, folder, Reference(fitted.experiment.backbone), own=False)
-        return upload(folder, repository, private=private, revision=revision, message=message)
+    reference = Reference(fitted.experiment.backbone)
+
+    def write(folder: Path) -> None:
+        _write(fitted, folder, reference, own=False, example=example)
+
+    return upload(write, repo_id, wanted, hub_config(fitted.experiment, fitted.classes.names))
 
 
 def _reference(fitted: Fitted, folder: Path) -> Reference:
@@ -245,7 +250,14 @@ def _reference(fitted: Fitted, folder: Path) -> Reference:
     return Reference(experiment.backbone, experiment.revision, beside)
 
 
-def _write(fitted: Fitted, folder: Path, reference: Reference, *, own: bool) -> None:
+def _write(
+    fitted: Fitted,
+    folder: Path,
+    reference: Reference,
+    *,
+    own: bool,
+    example: Example | None = None,
+) -> None:
     method = fitted.method
     learned = method.learned_state()
     check_finite(learned)
@@ -285,10 +297,15 @@ def _write(fitted: Fitted, folder: Path, reference: Reference, *, own: bool) -> 
     settings["checksum"] = checksum(settings)
     text = json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
     (folder / CONFIG).write_text(text, encoding="utf-8")
-    unfinished = is_unfinished(fitted.provenance)
     card = model_card(
-        fitted.experiment, fitted.classes.names, fitted.metrics, unfinished=unfinished
+        fitted.experiment,
+        fitted.classes.names,
+        fitted.metrics,
+        unfinished=is_unfinished(fitted.provenance),
+        example=None if example is None else example.answers,
     )
+    if example is not None:
+        small_picture(example.image, EXAMPLE_PIXELS).save(folder / EXAMPLE)
     (folder / CARD).write_text(card, encoding="utf-8")
     for name, content in fitted.provenance.items():
         (folder / name).write_bytes(content)

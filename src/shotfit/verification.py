@@ -46,7 +46,7 @@ def verify(
         return
     yield Check("files", True, f"{CONFIG} and {', '.join(settings['files'])} are unaltered")
     try:
-        fitted = saving.load(str(folder), device=device, revision=None, backbone_name=backbone)
+        fitted = saving.load(str(folder), device=device, backbone_name=backbone)
     except (DataError, UsageError, OSError) as error:
         yield Check("model", False, str(error))
         return

@@ -1,11 +1,15 @@
 """The release checklist finds what is wrong with a wheel, and nothing wrong with ours."""
 
+import datetime
+import shutil
+import tomllib
 import zipfile
 
 import lower_bounds
 import pytest
 import release
 from packaging.requirements import Requirement
+from packaging.version import Version
 
 from shotfit import __version__
 
@@ -22,9 +26,30 @@ def test_one_version_everywhere(tmp_path):
     dated = f"## {__version__} (2026-11-22)"
     assert release.versions(checkout(tmp_path, dated)) == []
     (found,) = release.versions(checkout(tmp_path, "## Unreleased"))
-    assert "'## Unreleased'" in found
+    assert "--prepare" in found
+    (found,) = release.versions(checkout(tmp_path, "## 0.0.1 (2026-11-22)"))
+    assert "'## 0.0.1 (2026-11-22)'" in found
     (found,) = release.versions(checkout(tmp_path, dated, "version: 0.0.1\n"))
     assert "CITATION.cff" in found
+
+
+def test_the_next_version_is_written_everywhere_or_nowhere(tmp_path):
+    for name in ("CHANGELOG.md", "CITATION.cff", "src/shotfit/__init__.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(release.ROOT / name, tmp_path / name)
+    later, day = Version(f"{Version(__version__).major + 1}.0"), datetime.date(2026, 11, 23)
+    (tmp_path / "CHANGELOG.md").write_text("# Changelog\n\n## 0.0.1\n")
+    before = (tmp_path / "CITATION.cff").read_text()
+    with pytest.raises(ValueError, match="CHANGELOG.md has no line like"):
+        release.prepare(tmp_path, later, day)
+    assert (tmp_path / "CITATION.cff").read_text() == before
+    for _ in range(2):  # a second release finds the date of the first
+        (tmp_path / "CHANGELOG.md").write_text("# Changelog\n\n## Unreleased\n\n- A change.\n")
+        release.prepare(tmp_path, later, day)
+    assert (tmp_path / "CHANGELOG.md").read_text().splitlines()[2] == f"## {later} (2026-11-23)"
+    citation = (tmp_path / "CITATION.cff").read_text().splitlines()
+    assert citation.count(f"version: {later}") == citation.count("date-released: 2026-11-23") == 1
+    assert f'__version__ = "{later}"' in (tmp_path / "src/shotfit/__init__.py").read_text()
 
 
 def wheel(folder, names, requires=()):
@@ -63,6 +88,36 @@ def test_the_lower_bound_of_a_requirement():
     assert lowest("transformers<6,>=5.0") == "transformers==5.0"
     with pytest.raises(ValueError, match="ray"):
         lowest("ray<3")
+
+
+def test_every_extra_is_tried_at_its_lower_bounds():
+    project = tomllib.loads((release.ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    assert not lower_bounds.TESTS.keys() & lower_bounds.TOOLS.keys()
+    assert lower_bounds.TESTS.keys() | lower_bounds.TOOLS.keys() == extras.keys()
+    for name, tests in lower_bounds.TESTS.items():
+        for requirement in lower_bounds.requirements(name, extras):
+            lower_bounds.at_lower_bound(requirement)
+        for word in tests.split():
+            assert not word.endswith(".py") or (release.ROOT / word).is_file()
+
+
+def test_an_extra_of_extras_is_theirs_too():
+    extras = {"serve": ["fastapi>=0.115"], "ray": ["ray[serve]>=2.60", "shotfit[serve]"]}
+    found = lower_bounds.requirements("ray", extras)
+    assert [str(one) for one in found] == ["ray[serve]>=2.60", "fastapi>=0.115"]
+
+
+def test_the_lowest_version_takes_the_place_of_a_linked_one(tmp_path):
+    newest, site, lowest = (tmp_path / name for name in ("newest", "site", "lowest"))
+    for folder, version in ((newest, 2), (lowest, 1)):
+        (folder / "one").mkdir(parents=True)
+        (folder / "one" / "__init__.py").write_text(f"version = {version}")
+    site.mkdir()
+    (site / "one").symlink_to(newest / "one")
+    lower_bounds.put_in(lowest, site)
+    assert (site / "one" / "__init__.py").read_text() == "version = 1"
+    assert (newest / "one" / "__init__.py").read_text() == "version = 2"
 
 
 @pytest.mark.long

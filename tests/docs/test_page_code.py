@@ -8,6 +8,7 @@ import pytest
 import site_pages
 from markdown_it import MarkdownIt
 from PIL import ImageOps
+from served import Server
 from synthetic_records import suite
 
 import shotfit.timed_plan
@@ -30,7 +31,7 @@ SECONDS = {"README.md", "docs/observing.md", *MINUTES}
 """Pages that take more than a few seconds, and those for which `make test` has no time."""
 WHOLE = {"docs/index.md", "docs/own-photographs.md"}
 """Pages whose fits are not shortened: what they print is what a reader gets."""
-HUB, SERVER = "needs the Hugging Face hub", "needs a server"
+HUB = "needs the Hugging Face hub"
 HOURS, ENDLESS = "takes hours", "runs until it is stopped"
 NOT_RUN = {
     "docs/app.md": [ENDLESS],
@@ -42,7 +43,7 @@ NOT_RUN = {
     "docs/own-photographs.md": [HUB],
     "docs/paper.md": ["takes minutes", "takes half an hour", "takes minutes"],
     "docs/prediction.md": ["needs a Ray cluster"],
-    "docs/serving.md": [ENDLESS, SERVER, SERVER, "needs a Ray cluster", "needs Docker"],
+    "docs/serving.md": [ENDLESS, "needs a Ray cluster", "needs Docker"],
     "docs/speed-and-accuracy.md": ["needs a fit that was broken off"] * 2,
     "docs/tables.md": [HOURS, HOURS, "needs the benchmark datasets"],
 }
@@ -82,7 +83,7 @@ def pets(store):
 
 
 @pytest.fixture
-def given(store, tmp_path, request):
+def given(store, tmp_path, request, monkeypatch):
     """Puts what a reader has into the page's folder."""
 
     def fabric():
@@ -97,12 +98,21 @@ def given(store, tmp_path, request):
             for record in suite(METHODS, shots=shots):
                 write_record(tmp_path / "results", record)
 
+    def server():
+        if shutil.which("curl") is None:
+            pytest.skip("there is no curl here")
+        monkeypatch.setenv("SECRET", "a-secret")
+        served = Server(tmp_path / "pets-onnx", "--token", "a-secret")
+        request.addfinalizer(served.stop)
+        monkeypatch.setenv("PAGE_SERVER", served.url.removeprefix("http://"))
+
     makers = {
         "photos": lambda: shutil.copytree(store / "photos", tmp_path / "photos"),
         "photo.jpg": lambda: open_image(store / "photos" / "cat" / "1.png").save("photo.jpg"),
         "pets": lambda: shutil.copytree(request.getfixturevalue("pets"), tmp_path / "pets"),
         "fabric": fabric,
         "records": records,
+        "server": server,
     }
 
     def give(*names):

@@ -9,10 +9,12 @@ import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 import yaml
 from conftest import shapes_dataset
+from example_images import picture
 
 from shotfit.classifier import FewShotClassifier
 from shotfit.data.images import open_image
@@ -82,9 +84,13 @@ class Answers(BaseHTTPRequestHandler):
             if change["key"] == "file":
                 value = change["value"]
                 repository[value["path"]] = base64.b64decode(value["content"])
-        self.hub.asked.append(("commit", {"revision": rest[0]}))
+        query = dict(parse_qsl(urlsplit(self.path).query))
+        self.hub.asked.append(("commit", {"revision": rest[0], **query}))
         address = f"{self.hub.url}/{user}/{name}/commit/{COMMIT}"
-        return self._say({"commitUrl": address, "commitOid": COMMIT, "success": True})
+        made = {"commitUrl": address, "commitOid": COMMIT, "success": True}
+        if query.get("create_pr"):
+            made["pullRequestUrl"] = f"{self.hub.url}/{user}/{name}/discussions/1"
+        return self._say(made)
 
     def do_HEAD(self):
         self.do_GET()
@@ -121,14 +127,16 @@ def hub():
     server.server_close()
 
 
-def run(hub, cache, *words, token="a-token"):
-    """A command of its own, since the client reads where its hub is when it is imported."""
+def run(hub, cache, *words, token="a-token", program=("-m", "shotfit"), offline=False):
+    """A process of its own, since the client reads where its hub is when it is imported."""
     own = {"HF_ENDPOINT": hub.url, "HF_HOME": str(cache), "HF_HUB_DISABLE_XET": "1"}
+    own |= {"HF_HUB_OFFLINE": "1"} if offline else {}
     own |= {"PYTHONPATH": str(Path(__file__).parents[2] / "src")}
-    environment = {k: v for k, v in os.environ.items() if k != "HF_HUB_OFFLINE"} | own
+    unset = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+    environment = {k: v for k, v in os.environ.items() if k not in unset} | own
     environment["HF_TOKEN"] = token
     done = subprocess.run(
-        [sys.executable, "-m", "shotfit", *map(str, words)],
+        [sys.executable, *map(str, [*program, *words])],
         env=environment,
         capture_output=True,
         text=True,
@@ -142,6 +150,7 @@ def card_of(text):
     return yaml.safe_load(header)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_classifier_travels_over_the_hub(hub, tmp_path):
     recipe = named_recipe("2sfs", iters_per_shot=2)
@@ -151,10 +160,10 @@ def test_a_classifier_travels_over_the_hub(hub, tmp_path):
     image = tmp_path / "one.png"
     open_image(dataset.test[0].image).save(image)
     words = ("push", tmp_path / "pets", "me/pets", "--private", "--revision", "v2")
-    code, out, error = run(hub, tmp_path / "cache", *words)
-    assert (code, out) == (0, f"{hub.url}/me/pets"), error
+    code, out, error = run(hub, tmp_path / "cache", *words, "--example", image)
+    assert (code, out) == (0, f"{hub.url}/me/pets/commit/{COMMIT}"), error
     kinds = [kind for kind, _ in hub.asked if kind != "card"]
-    assert kinds == ["create", "branch", "commit"]
+    assert list(dict.fromkeys(kinds)) == ["create", "branch", "commit"]
     created = dict(hub.asked)["create"]
     # Clients before 2.0 say it in one word, later ones in another.
     assert created.get("private") is True or created.get("visibility") == "private"
@@ -168,22 +177,45 @@ def test_a_classifier_travels_over_the_hub(hub, tmp_path):
     low, high = (classifier.metrics[f"accuracy_{end}"] for end in ("low", "high"))
     assert metric["value"] == round(classifier.metrics["accuracy"], 2)
     assert metric["name"] == f"accuracy, %, 95 % interval {low:.1f} to {high:.1f}"
-    code, out, error = run(hub, tmp_path / "cache", "predict", "me/pets", image)
-    assert code == 0 and classifier.predict(image) in out, error
+    [widget] = card["widget"]
+    assert widget["example_title"] == classifier.predict(image)
+    assert open_image(files[widget["src"]]).size == open_image(image).size
+    for offline in (False, True):
+        code, out, error = run(
+            hub, tmp_path / "cache", "predict", "me/pets", image, offline=offline
+        )
+        assert code == 0 and classifier.predict(image) in out, error
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_nobody_is_told_apart_from_a_network_without_a_hub(hub, tmp_path, checkpoint):
     recipe = named_recipe("2sfs", iters_per_shot=2)
     classifier = FewShotClassifier(str(checkpoint), recipe).fit(shapes_dataset(4), shots=1)
-    merged = export_merged(classifier, tmp_path / "merged").folder
+    image = picture(shapes_dataset(4).test[0])
+    merged = export_merged(classifier, tmp_path / "merged", example=image).folder
     code, _, error = run(hub, tmp_path / "cache", "push", merged, "me/plain", token="wrong")
     assert code == 3 and "me/plain" in error and "Traceback" not in error
-    code, out, error = run(hub, tmp_path / "cache", "push", merged, "me/plain")
-    assert (code, out) == (0, f"{hub.url}/me/plain"), error
+    code, out, error = run(hub, tmp_path / "cache", "push", merged, "me/plain", "--pull-request")
+    assert (code, out) == (0, f"{hub.url}/me/plain/discussions/1"), error
+    assert dict(hub.asked)["commit"] == {"revision": "main", "create_pr": "1"}
     files = hub.repositories["me/plain"]
-    assert card_of(files["README.md"].decode())["pipeline_tag"] == "zero-shot-image-classification"
+    card = card_of(files["README.md"].decode())
+    assert card["pipeline_tag"] == "zero-shot-image-classification"
+    [widget] = card["widget"]
+    assert widget["candidate_labels"] == ", ".join(classifier.classes)
+    assert widget["src"] in files
     assert {"config.json", "model.safetensors", "tokenizer.json"} <= files.keys()
+    # As the card says, by the name of the repository.
+    image.save(tmp_path / "image.png")
+    ask = (
+        "from transformers import pipeline; import sys; "
+        "ask = pipeline('zero-shot-image-classification', model='me/plain'); "
+        "print(ask(sys.argv[1], candidate_labels=sys.argv[2].split(', '))[0]['label'])"
+    )
+    words = (tmp_path / "image.png", widget["candidate_labels"])
+    code, out, error = run(hub, tmp_path / "cache", *words, program=("-c", ask))
+    assert code == 0 and out in classifier.classes, error
 
 
 def test_what_is_no_model_is_not_uploaded(shotfit, tmp_path):

@@ -4,7 +4,10 @@ import json
 import re
 import subprocess
 import sys
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from filelock import FileLock
@@ -60,3 +63,52 @@ def test_search_knows_methods_commands_and_python(site):
     found = [e["location"] for e in index["docs"] if e["title"] == "shotfit fit"]
     assert found == ["reference/commands.html#shotfit-fit"]
     assert any("FewShotClassifier" in entry["title"] for entry in index["docs"])
+
+
+def test_every_page_is_in_the_contents():
+    text = (REPOSITORY / "mkdocs.yml").read_text(encoding="utf-8")
+    shown = set(re.findall(r"[\w/-]+\.md", text.partition("\nnav:")[2]))
+    pages = {path.relative_to(REPOSITORY / "docs") for path in (REPOSITORY / "docs").rglob("*.md")}
+    assert not {page.as_posix() for page in pages} - shown
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """Files of a folder, and no word on them."""
+
+    def log_message(self, format, *args):
+        pass
+
+
+@pytest.fixture(params=["from its folder", "from a server"])
+def address(request, site):
+    """Where the site is, as a browser asks for it."""
+    if request.param == "from its folder":
+        yield site.as_uri()
+        return
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=site))
+    Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.slow
+def test_a_browser_finds_a_page_without_a_network(address, browser):
+    playwright = pytest.importorskip("playwright.sync_api")
+    with playwright.sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=browser, args=["--no-sandbox"])
+        page = chromium.new_page()
+        page.set_default_timeout(60_000)
+        asked, wrong = [], []
+        page.on("request", lambda request: asked.append(request.url))
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.goto(f"{address}/index.html")
+        page.locator(".md-search__input").first.fill("passive-aggressive")
+        found = page.locator(".md-search-result__link").first
+        found.wait_for()
+        found.click()
+        page.wait_for_url("**/export.html*")
+        assert page.locator("mark").first.inner_text().lower().startswith("passive")
+        chromium.close()
+    assert asked and all(url.startswith((address, "data:", "about:")) for url in asked)
+    assert not wrong

@@ -8,8 +8,10 @@ import torch
 from torch import nn
 
 from shotfit.backbone.tower import LINEAR, Tower
-from shotfit.card import merged_card
+from shotfit.card import EXAMPLE, EXAMPLE_PIXELS, merged_card
 from shotfit.classifier import FewShotClassifier
+from shotfit.data.images import ImageSource
+from shotfit.data.thumbnails import small_picture
 from shotfit.export.place import check_place, exported_folder
 from shotfit.export.pretrained import (
     Pretrained,
@@ -34,19 +36,26 @@ class MergedExport:
 
 @torch.no_grad()
 def export_merged(
-    classifier: FewShotClassifier, folder: str | Path, *, overwrite: bool = True
+    classifier: FewShotClassifier,
+    folder: str | Path,
+    *,
+    example: ImageSource | None = None,
+    overwrite: bool = True,
 ) -> MergedExport:
     """Writes a checkpoint that transformers loads, and its pipelines and ShotFit too.
 
     It has the tuned encoders and answers by names alone: the rows of a second stage are no part of
-    such a model. What was added to a linear layer is added to its weights.
+    such a model. What was added to a linear layer is added to its weights. An `example` image is
+    put beside them, small, for the widget of the model card.
 
     Raises:
         UsageError: when the method learned something that no plain model has a place for.
-        DataError: as `exported_folder`, or when the pretrained model is gone.
+        DataError: as `exported_folder`, when the pretrained model is gone, or for an example that
+            cannot be read.
     """
     folder = Path(folder).expanduser()
     check_place(folder, overwrite=overwrite)
+    shown = None if example is None else small_picture(example, EXAMPLE_PIXELS)
     method = first_stage(classifier)
     learned_inside(classifier, "a plain model")
     found = read_pretrained(classifier)
@@ -55,7 +64,11 @@ def export_merged(
     difference = check_embeddings(method, found.backbone.to(method.backbone.device))
     with exported_folder(folder, overwrite=overwrite) as made:
         _write(found, made)
-        card = merged_card(classifier.experiment, classifier.classes, method.template)
+        card = merged_card(
+            classifier.experiment, classifier.classes, method.template, example=shown is not None
+        )
+        if shown is not None:
+            shown.save(made / EXAMPLE)
         (made / "README.md").write_text(card, encoding="utf-8")
     return MergedExport(folder, method.template, method.words.several, difference)
 

@@ -1,6 +1,8 @@
-"""Folders to the Hugging Face hub, and from it."""
+"""Folders to the Hugging Face hub, and from it, through its client's mixin for models."""
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -8,33 +10,62 @@ from shotfit.errors import DataError, UsageError
 from shotfit.system.paths import mistyped_folder
 
 
+@dataclass(frozen=True)
+class Push:
+    """How to upload, by the names that `ModelHubMixin.push_to_hub` has for it."""
+
+    private: bool | None = None
+    """Of a new repository; None for what its owner has set."""
+    token: str | None = None
+    branch: str | None = None
+    create_pr: bool | None = None
+    commit_message: str | None = None
+
+
+@dataclass(frozen=True)
+class Pull:
+    """How to download, by the names that `ModelHubMixin.from_pretrained` has for it."""
+
+    revision: str | None = None
+    token: str | bool | None = None
+    cache_dir: str | Path | None = None
+    force_download: bool = False
+    local_files_only: bool = False
+
+
 def upload(
-    folder: Path,
+    write: Callable[[Path], None],
     repository: str,
-    *,
-    private: bool = False,
-    revision: str | None = None,
-    message: str | None = None,
+    push: Push | None = None,
+    config: Mapping[str, Any] | None = None,
 ) -> str:
-    """Uploads a folder to a model repository, which is made where there is none; its address.
+    """Uploads what `write` puts into a folder to a model repository, which is made where there is
+    none, as its branch is; the address of the commit, or of the pull request. `config` becomes
+    `config.json` where `write` makes none: by requests for that file a hub counts downloads.
 
     Raises:
         UsageError: for a name that cannot be a repository's, or when nobody is logged in.
         DataError: when the hub cannot be reached or refuses.
     """
-    import huggingface_hub
+    from huggingface_hub import CommitInfo, HfApi
     from huggingface_hub.errors import HFValidationError, LocalTokenNotFoundError
 
-    api = huggingface_hub.HfApi()
+    from shotfit.system.hub_mixin import PushedFolder
+
+    push = push or Push()
     try:
-        url = api.create_repo(repository, private=private, exist_ok=True)
-        if revision is not None:
-            api.create_branch(repository, branch=revision, exist_ok=True)
-        api.upload_folder(
-            repo_id=repository,
-            folder_path=folder,
-            revision=revision,
-            commit_message=message or "A classifier made with ShotFit",
+        if push.branch is not None and not push.create_pr:
+            api = HfApi(token=push.token)
+            name = api.create_repo(repository, private=push.private, exist_ok=True).repo_id
+            api.create_branch(name, branch=push.branch, exist_ok=True)
+        found = PushedFolder(write).push_to_hub(
+            repository,
+            config=None if config is None else dict(config),
+            commit_message=push.commit_message or "A classifier made with ShotFit",
+            private=push.private,
+            token=push.token,
+            branch=push.branch,
+            create_pr=push.create_pr,
         )
     except HFValidationError as error:
         raise UsageError(f"{repository!r} cannot be a repository (user/name): {error}") from None
@@ -42,12 +73,15 @@ def upload(
         raise UsageError(
             "Nobody is logged in to the Hugging Face hub: `hf auth login`, or set HF_TOKEN."
         ) from None
+    except (DataError, UsageError):  # of `write`
+        raise
     except Exception as error:  # the hub client has many error types and no common base
         raise DataError(f"Cannot upload to {repository!r}: {error}") from error
-    return str(url)
+    proposed = found.pr_url if isinstance(found, CommitInfo) else None
+    return str(proposed or found)
 
 
-def download(name: str, revision: str | None, files: Sequence[str]) -> Path:
+def download(name: str, pull: Pull, files: Sequence[str]) -> Path:
     """The folder of a repository's `files`, as it lies in the cache.
 
     Raises:
@@ -56,18 +90,16 @@ def download(name: str, revision: str | None, files: Sequence[str]) -> Path:
     mistyped = mistyped_folder(name)
     if mistyped is not None:
         raise DataError(f"There is no saved classifier {name!r}. {mistyped}")
-    import huggingface_hub
     from huggingface_hub.errors import HFValidationError
 
+    from shotfit.system.hub_mixin import DownloadedFolder
+
     try:
-        found = huggingface_hub.snapshot_download(
-            name, revision=revision, allow_patterns=list(files)
-        )
+        return DownloadedFolder.named(name, files=tuple(files), **dataclasses.asdict(pull)).path
     except HFValidationError:
         raise DataError(f"There is no saved classifier {name!r}.") from None
     except Exception as error:  # the hub client has many error types and no common base
         raise DataError(f"Cannot download the classifier {name!r}: {error}") from error
-    return Path(found)
 
 
 def card_header(*, results: Sequence[Mapping[str, Any]] = (), **facts: Any) -> str:

@@ -11,7 +11,7 @@ from shotfit.apps import options
 EXAMPLES = (
     "shotfit export onnx pets pets-onnx",
     "shotfit export onnx pets pets-onnx --int8 --no-text",
-    "shotfit export merged pets pets-clip",
+    "shotfit export merged pets pets-clip --example photo.jpg",
     "shotfit export merged pets pets-clip --backbone ./clip",
     "shotfit export peft pets pets-adapter",
     "shotfit export peft pets pets-adapter --backbone ./clip",
@@ -71,6 +71,9 @@ def onnx(
 def merged(
     model: Model,
     out: Out,
+    example: Annotated[
+        Path | None, typer.Option(help="An image that its model card shows on a hub.")
+    ] = None,
     overwrite: options.Overwrite = False,
     backbone: options.SavedBackbone = None,
 ) -> None:
@@ -85,7 +88,7 @@ def merged(
 
     check_place(out.expanduser(), overwrite=overwrite)
     classifier = FewShotClassifier.from_pretrained(model, backbone=confirmed(model, backbone))
-    found = export_merged(classifier, out, overwrite=overwrite)
+    found = export_merged(classifier, out, example=example, overwrite=overwrite)
     print(f"{found.folder}: unit embeddings lie within {found.difference:.1e} of the classifier's.")
     print(f"Its names were trained in hypothesis_template={found.template!r}.")
     if found.several:

@@ -103,7 +103,8 @@ def test_a_browser_finds_a_page_without_a_network(address, browser):
         page.on("request", lambda request: asked.append(request.url))
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.goto(f"{address}/index.html")
-        page.locator(".md-search__input").first.fill("passive-aggressive")
+        page.locator(".md-search__input").first.click()
+        page.locator(".md-search__input").first.press_sequentially("passive-aggressive")
         found = page.locator(".md-search-result__link").first
         found.wait_for()
         found.click()

@@ -238,6 +238,12 @@ release-check: setup
 lower-bounds: setup
 	@$(RUN) "$(BIN)/python" checks/lower_bounds.py $(ARGS)
 
+# The fast tests in fresh environments: with the lowest versions that ShotFit allows of what it needs,
+# and with the newest of all. PYTHON=python3.13 chooses another Python; what came of it is kept.
+.PHONY: oldest newest
+oldest newest:
+	@cd "$(SOURCE)" && "$(PYTHON)" checks/versions.py $@ $(ARGS)
+
 # Random kills, crashes at file operations, full disks, two at once, mutated files, leaks: counts are
 # in checks/torture/__main__.py, ARGS="--scale 0.01" takes a hundredth. Writes docs/reliability.md;
 # run again, it goes on with what is missing.

@@ -1,5 +1,6 @@
 """A saved classifier from a stranger can at worst answer wrongly: it leads nowhere else."""
 
+import errno
 import json
 import os
 import shutil
@@ -215,6 +216,26 @@ class TestTheKey:
         assert not is_own("text", None)
         assert not is_own("text", "é")
         assert stat.S_IMODE((tmp_path / "shotfit" / "key").stat().st_mode) == 0o600
+
+    def test_half_of_one_is_made_anew_and_a_whole_one_stays(self, tmp_path, monkeypatch):
+        """A kill of an earlier version could leave half: nothing was one's own from then on."""
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+        key = tmp_path / "shotfit" / "key"
+        key.parent.mkdir()
+        key.write_text("")
+        signature = sign("text")
+        assert signature and is_own("text", signature)
+        assert sign("text") == signature and list(key.parent.iterdir()) == [key]
+
+    def test_one_that_cannot_be_written_leaves_nothing(self, tmp_path, monkeypatch):
+        def full(*_):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+        with monkeypatch.context() as patch:
+            patch.setattr("os.fsync", full)
+            assert sign("text") is None
+        assert list((tmp_path / "shotfit").iterdir()) == [] and sign("text")
 
     def test_without_a_home_nothing_is_ones_own(self, tmp_path, monkeypatch):
         (tmp_path / "file").write_text("")

@@ -15,6 +15,8 @@ from typing import Any
 from torture.page import page
 
 RECORD = Path("results/reliability/record.json")
+VERSIONS = Path("results/reliability/versions.json")
+"""What checks/versions.py has kept."""
 PAGE = Path("docs/reliability.md")
 PARTS = ("fuzz", "interruptions", "leaks", "guided")
 MEMORY = Path("/dev/shm")
@@ -48,7 +50,10 @@ def main() -> None:
     options = parser.parse_args()
     if options.action == "run":
         run(options)
-    PAGE.write_text(page(json.loads(RECORD.read_text())), encoding="utf-8")
+    record, versions = (
+        json.loads(path.read_text()) if path.exists() else {} for path in (RECORD, VERSIONS)
+    )
+    PAGE.write_text(page(record, versions), encoding="utf-8")
 
 
 def run(options: argparse.Namespace) -> None:

@@ -35,6 +35,7 @@ from shotfit.records.gain import read_gain
 from shotfit.runtime.manifest import Manifest
 from shotfit.runtime.tensors import read_tensors
 from shotfit.saved_settings import CONFIG, SHOTS, WEIGHTS, checksum, sha256
+from shotfit.system.parsing import parse_json
 from shotfit.training.checkpoint import read_checkpoint
 
 REPOSITORY = Path(__file__).parent.parent.parent
@@ -193,7 +194,7 @@ def _load_split(path: Path) -> object:
 
 def _experiment(path: Path) -> object:
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = parse_json(path.read_text(encoding="utf-8"))
     except ValueError:
         raise DataError("no JSON") from None
     return from_dict(Experiment, values) if isinstance(values, dict) else None
@@ -227,7 +228,7 @@ def _sign_config(content: bytes) -> bytes:
         values = json.loads(content)
         values["checksum"] = checksum(values)
         return json.dumps(values).encode()
-    except (ValueError, TypeError, RecursionError):
+    except (ValueError, TypeError, AttributeError, RecursionError):
         return content
 
 

@@ -22,12 +22,24 @@ What is drawn is drawn from the seed. A run that is broken off goes on with what
 """
 
 PROMISE = """
+## No room
+
+`tests/test_full_disk.py` saves each kind of result (classifiers, records, curves, figures, tables,
+predictions in every format, evaluations, reports, exports, conversions, lists) where the disk is
+full, and where the system lets no file become longer than 64 bytes: the command ends with exit code
+3 and a sentence, what was there is there still, and the same command works when there is room
+again. A checkpoint that cannot be written costs the checkpoint and not the fit; a classifier that
+cannot be saved where it was asked for is saved elsewhere, which the message names. Test images are
+opened before training: one that is cut off is told then.
+
 ## What is not promised
 
 What a library in another language does between two file operations is not seen by the crash
-points; kills and short files meet it too. Files left over by a kill are hidden ones beside the
-result, which nothing reads; they go when the same file or folder is written again (on Windows those
-of single files stay). A classifier keeps one answer to
+points; kills and short files meet it too. What a kill leaves over is hidden, beside the result, and
+nothing reads it. Hidden folders go when a classifier, an export or a conversion beside them is next
+used or written, hidden files when the same file is written again (on Windows these stay).
+Where the system cannot exchange two folders in one step, a kill between the renames can leave the
+one that was replaced, under a hidden name. A classifier keeps one answer to
 a picture, which `shotfit verify` compares; that is no proof that all others are as before.
 Nothing here was tried on Windows or macOS, on a network file system, or with an accelerator.
 
@@ -46,8 +58,8 @@ classifier was saved, and to 0.001 of a score elsewhere.
 """
 
 
-def page(record: dict[str, Any]) -> str:
-    """The page as Markdown."""
+def page(record: dict[str, Any], versions: dict[str, Any]) -> str:
+    """The page as Markdown; `versions` is what checks/versions.py has kept."""
     made = {
         "interruptions": _interruptions,
         "fuzz": _fuzz,
@@ -59,7 +71,8 @@ def page(record: dict[str, Any]) -> str:
         for name, write in made.items()
         if name in record
     ]
-    return "\n".join(part.strip("\n") + "\n" for part in (START, *parts, PROMISE))
+    parts = [START, *parts, *([_versions(versions)] if versions else []), PROMISE]
+    return "\n".join(part.strip("\n") + "\n" for part in parts)
 
 
 def _said(record: dict[str, Any], name: str) -> str:
@@ -174,4 +187,25 @@ def _leaks(units: dict[str, Any]) -> str:
         lines.append(
             f"| {name} | {found['times']:,} | {grown} | {found['files']:+} | {found['threads']:+} |"
         )
+    return "\n".join(lines)
+
+
+def _versions(runs: dict[str, Any]) -> str:
+    lines = [
+        "## With other versions",
+        "",
+        "The fast tests in fresh environments: `make oldest` has each package that ShotFit needs",
+        "at the lowest version that `pyproject.toml` allows, `make newest` all at their newest.",
+        "Tests of recorded digits are left out: they follow the pinned versions.",
+        "`.github/workflows/test.yml` runs both; `make lower-bounds` has the extras at their",
+        "lowest.",
+        "",
+        "| run | torch | transformers | Pillow | numpy | passed | failed | skipped |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for name, run in runs.items():
+        found = [run["versions"][one] for one in ("torch", "transformers", "pillow", "numpy")]
+        failed = run.get("failed", 0) + run.get("error", 0)
+        counts = [f"{n:,}" for n in (run.get("passed", 0), failed, run.get("skipped", 0))]
+        lines.append(f"| {' | '.join([name, *found, *counts])} |")
     return "\n".join(lines)

@@ -72,6 +72,10 @@ class Candidates:
         return zip(self.examples, self.labels, strict=True)
 
 
+class NothingToMeasure(DataError):
+    """Data that says nothing about a classifier, though nothing in it is damaged."""
+
+
 def trained_images(task: Task, hashes: ImageHashes) -> frozenset[bytes]:
     """The images that a method has seen of its task, by `image_hash`; `hashes` knows some."""
     return frozenset(hashes.of((*task.support.examples, *task.validation.examples)))
@@ -82,13 +86,18 @@ def evaluate(
     dataset: Dataset,
     options: Options,
     watch: Watch | None = None,
+    hashes: ImageHashes | None = None,
 ) -> Evaluation:
-    """See `FewShotClassifier.evaluate`."""
+    """See `FewShotClassifier.evaluate`; `hashes` knows some of the images by their keys.
+
+    Raises:
+        NothingToMeasure: when no class is among the names, or no image is left; a DataError too.
+    """
     names = _names(classifier, dataset, options)
     found = _candidates(dataset, names.names)
     if not found.examples:
         raise _nothing_known(dataset, names, found.unknown)
-    trained = _trained_on(classifier, found)
+    trained = _trained_on(classifier, found, hashes)
     unseen = found.those(not known for known in trained)
     if unseen.examples:
         logits = _logits(classifier, unseen.examples, names.asked, watch)
@@ -147,7 +156,7 @@ def _candidates(dataset: Dataset, names: Sequence[str]) -> Candidates:
     """The test images whose class is among `names`; all images where there is no test part."""
     examples = dataset.test or (*dataset.train, *dataset.val)
     if not examples:
-        raise DataError(f"{dataset.name} has no images to measure on.")
+        raise NothingToMeasure(f"{dataset.name} has no images to measure on.")
     place = places(dataset.classnames, names)
     counts = np.bincount([e.label for e in examples], minlength=len(dataset.classnames))
     unknown = tuple(
@@ -159,16 +168,20 @@ def _candidates(dataset: Dataset, names: Sequence[str]) -> Candidates:
     return Candidates(tuple(e for e, _ in known), tuple(there for _, there in known), unknown)
 
 
-def _nothing_known(dataset: Dataset, names: Names, unknown: Sequence[UnknownName]) -> DataError:
+def _nothing_known(
+    dataset: Dataset, names: Names, unknown: Sequence[UnknownName]
+) -> NothingToMeasure:
     shown = ", ".join(map(str, unknown[:5])) + (" …" if len(unknown) > 5 else "")
     known = ", ".join(map(repr, names.names[:5])) + (" …" if len(names.names) > 5 else "")
-    return DataError(
+    return NothingToMeasure(
         f"No class of {dataset.name} is among {names.among} ({known}): {shown}. Rename the "
         "folders, add the classes (add-classes), or measure them as novel ones (--as-novel)."
     )
 
 
-def _trained_on(classifier: "FewShotClassifier", found: Candidates) -> list[bool]:
+def _trained_on(
+    classifier: "FewShotClassifier", found: Candidates, hashes: ImageHashes | None
+) -> list[bool]:
     """Which images the classifier was trained on, by their pixels."""
     trained = classifier.trained_images
     if trained is None:
@@ -179,7 +192,11 @@ def _trained_on(classifier: "FewShotClassifier", found: Candidates) -> list[bool
         )
     if not trained:
         return [False] * len(found.examples)
-    return [known in trained for known in image_hashes([e.image for e in found.examples])]
+    if hashes is None:
+        own = image_hashes([example.image for example in found.examples])
+    else:
+        own = hashes.of(found.examples)
+    return [known in trained for known in own]
 
 
 def _logits(
@@ -216,7 +233,7 @@ def _cross_validated(
     without = [names[place] for place in trained if not counts[place]]
     if not any(several) or without:
         why = f"class {without[0]!r} has no image here" if without else "no class has two"
-        raise DataError(
+        raise NothingToMeasure(
             f"The classifier was trained on all these images, and they cannot be cross-validated: "
             f"{why}. Give it other images."
         )

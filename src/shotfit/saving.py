@@ -49,6 +49,7 @@ from shotfit.system.folders import (
     recover,
 )
 from shotfit.system.model_hub import Pull, Push, download, upload
+from shotfit.system.parsing import parse_json
 from shotfit.system.paths import file_inside
 
 CARD = "README.md"
@@ -327,7 +328,7 @@ def read_provenance(folder: Path) -> dict[str, bytes]:
 def is_unfinished(provenance: Mapping[str, bytes]) -> bool:
     """Whether the record among these files is that of an interrupted fit."""
     with contextlib.suppress(ValueError, AttributeError):
-        return json.loads(provenance.get(RECORD, b"{}")).get("status") == "interrupted"
+        return parse_json(provenance.get(RECORD, b"{}")).get("status") == "interrupted"
     return False
 
 

@@ -67,6 +67,32 @@ def no_image(part):
     return changed(lambda top: (top / part / "red" / "0.png").write_bytes(b"no image"))
 
 
+def copied(*classes):
+    """Test images of some classes alone, each the copy of one that trains."""
+
+    def change(top):
+        for name in ("red", "blue"):
+            for path in sorted((top / "test" / name).iterdir()):
+                path.write_bytes((top / "train" / name / path.name).read_bytes())
+                if name not in classes:
+                    path.unlink()
+            if name not in classes:
+                (top / "test" / name).rmdir()
+
+    return changed(change)
+
+
+def one_of_each(top):
+    """An image a class, and the same ones as test images: no fold can spare one."""
+    folder(top)
+    for part in ("train", "test"):
+        for name in ("red", "blue"):
+            (top / part / name / "1.png").unlink()
+            image = (top / "train" / name / "0.png").read_bytes()
+            (top / part / name / "0.png").write_bytes(image)
+    return top
+
+
 REFUSED = {
     "nothing there": lambda top: top / "photos",
     "no class folders": lambda top: top,
@@ -75,6 +101,7 @@ REFUSED = {
     "no image": no_image("train"),
     "no image in test": no_image("test"),
     "a truncated image": truncated("train"),
+    "a truncated image in test": truncated("test"),
     "a link to nothing": changed(link_to_nothing),
     "a pipe": fifo,
     "an empty name": changed(renamed(" ")),
@@ -106,11 +133,16 @@ REFUSED = {
     ),
 }
 TAKEN = {
+    "copies of one class": copied("red"),
+    "one image a class, and its copy": one_of_each,
     "good folders": folder,
     "no test part": lambda top: folder(top, parts=("train",)),
     "a single class": lambda top: folder(top, classes=("red",)),
     "names that become one prompt": lambda top: folder(top, classes=("red_x", "red-x")),
     "a label that is no number": rows("train/red/1.png,²,train", "test/red/1.png,²,test"),
+    "a label of 5,000 digits": rows(
+        f"train/red/1.png,{'9' * 5000},train", f"test/red/1.png,{'9' * 5000},test"
+    ),
     "copies in train and test": changed(
         lambda top: (top / "test/red/0.png").write_bytes((top / "train/red/0.png").read_bytes())
     ),
@@ -156,6 +188,24 @@ def test_both_take(kind, shotfit, tmp_path):
     code, told = checked(shotfit, data)
     fit_code, _, said = fitted(shotfit, data, tmp_path / "out")
     assert code == fit_code == 0, (said, told)
+
+
+@pytest.mark.parametrize("kind", ["copies of one class", "one image a class, and its copy"])
+def test_both_say_where_there_is_nothing_to_measure_on(kind, shotfit, tmp_path):
+    """Once all had been trained and saved, and it ended as if the data were wrong."""
+    (tmp_path / "data").mkdir()
+    data = TAKEN[kind](tmp_path / "data")
+    _, out, _ = shotfit("check", data, "--backbone", BACKBONE, "--json", "-q")
+    assert any(
+        "every test image is a training image too" in one for one in json.loads(out)["notes"]
+    )
+    _, out, _ = fitted(shotfit, data, tmp_path / "out", "--json")
+    found = json.loads(out)
+    assert "cannot be cross-validated" in found["not_evaluated"] and "evaluation" not in found
+    _, out, _ = fitted(shotfit, data, tmp_path / "again")
+    assert "Not evaluated. The classifier was trained on all these images" in out
+    code, _, said = shotfit("evaluate", tmp_path / "out", data, "--backbone", BACKBONE, "-q")
+    assert code == 3 and "cannot be cross-validated" in said
 
 
 def test_both_refuse_more_shots_than_there_are_images(shotfit, tmp_path):

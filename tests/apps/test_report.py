@@ -1,5 +1,6 @@
 """The page of a classifier: what it says, that it loads nothing, and that a browser shows it."""
 
+import shutil
 from html.parser import HTMLParser
 
 import pytest
@@ -104,6 +105,24 @@ def test_without_images_the_page_has_what_is_known(model, shotfit):
     assert (model / "report.html").is_file()
     code, _, err = shotfit("report", model, "--out", model / "none" / "page.html")
     assert code == 2 and "no folder" in err
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("evaluation.json", "[" * 100_000),
+        ("evaluation.json", "[1]"),
+        ("evaluation.json", '{"metrics": {}, "classes": 7}'),
+        ("record.json", '{"a":' * 100_000),
+        ("record.json", '{"schema": 1, "curve": 3}'),
+    ],
+)
+def test_what_is_none_of_its_files_is_said(model, tmp_path, shotfit, name, content):
+    folder = shutil.copytree(model, tmp_path / "copy")
+    (folder / "report.html").unlink(missing_ok=True)
+    (folder / name).write_text(content)
+    code, _, said = shotfit("report", folder, "-q")
+    assert code == 3 and name in said and not (folder / "report.html").exists()
 
 
 def test_names_are_written_harmlessly():

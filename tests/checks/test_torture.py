@@ -35,6 +35,32 @@ def test_a_reader_reads_or_refuses(name):
     assert found["failures"] == {} and found["inputs"] >= count
 
 
+HOSTILE = {
+    "nothing": b"",
+    "deep lists": b"[" * 200_000,
+    "deep objects": b'{"a":' * 200_000,
+    "a number of 5,000 digits": b"9" * 5000,
+    "numbers that are none": b"[NaN, 1e999, -Infinity, 9999999999999999999999]",
+    "one long line": b"a" * 1_000_000,
+    "a header that is longer than any file": (1 << 62).to_bytes(8, "little") + b"{}",
+    "no text": bytes(range(256)) * 16,
+}
+"""What no file of ours holds, whatever it is of."""
+
+
+@pytest.mark.parametrize("content", HOSTILE.values(), ids=HOSTILE)
+def test_what_is_deep_long_or_huge_is_read_or_refused(content):
+    """By each reader, within seconds and in the words of a user's error."""
+    found = {}
+    for name, reader in READERS.items():
+        feeding = fuzz.Feeding(reader)
+        try:
+            found[name] = feeding.feed(reader.signed(content))
+        finally:
+            feeding.close()
+    assert {name: why for name, why in found.items() if why} == {}
+
+
 def test_a_seed_draws_the_same_inputs_and_another_others():
     reader = inputs.Reader(lambda _: None, "file", [b'{"a": 1, "b": [2, 3]}'])
 
@@ -87,7 +113,7 @@ def test_the_page_says_what_was_lost():
     unit = {"asked": {"kills": 6}, "processor_seconds": 61}
     kinds = dict.fromkeys(("kills", "full disk", "short files", "two at once"), verdicts)
     found = {**kinds, "crashes": {"operations": 9, **verdicts, "same, resumed": 4}}
-    text = page({"interruptions": {"fit": {**unit, "found": found}}, "processors": 2})
+    text = page({"interruptions": {"fit": {**unit, "found": found}}, "processors": 2}, {})
     assert "| `fit` | 9 | 3 of 6 | 7 of 10 | 3 of 6 | 3 of 6 | 3 of 6 |" in text
     assert "`fit`, kills: lost (exit code 0), 3 times" in text
     assert "4 of them went on from a checkpoint." in text
@@ -95,15 +121,21 @@ def test_the_page_says_what_was_lost():
     counts = {"inputs": 1200, "read": 1000, "refused": 190, "failed": 9, "slow": 1}
     found = {**counts, "kept": 7, "failures": {"KeyError in a.py:b": "00"}}
     units = {"record": {**unit, "found": found}}
-    text = page({"fuzz": units, "guided": units, "processors": 2})
+    text = page({"fuzz": units, "guided": units, "processors": 2}, {})
     assert "| record | 1,200 | 1,000 | 190 | 10 |\n" in text
     assert "| record | 1,200 | 1,000 | 190 | 10 | 7 |" in text
     assert "1,200 inputs in all. Failures: KeyError in a.py:b." in text
+    versions = {"torch": "2.6.0", "transformers": "5.0.0", "pillow": "11.0.0", "numpy": "1.26.4"}
+    runs = {"oldest, Python 3.11": {"versions": versions, "passed": 1234, "failed": 2, "error": 1}}
+    assert ("| oldest, Python 3.11 | 2.6.0 | 5.0.0 | 11.0.0 | 1.26.4 | 1,234 | 3 | 0 |\n") in page(
+        {}, runs
+    )
 
 
 def test_a_broken_off_run_goes_on_with_what_is_missing(tmp_path, monkeypatch):
     monkeypatch.setattr(torture_main, "RECORD", tmp_path / "record.json")
     monkeypatch.setattr(torture_main, "PAGE", tmp_path / "page.md")
+    monkeypatch.setattr(torture_main, "VERSIONS", tmp_path / "versions.json")
     done = []
 
     def measured(part, name, counts):

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -212,6 +213,74 @@ def test_a_mount_that_a_kill_left_half_filled_is_finished_or_still_empty(
     recover(target)
     assert [p.stem for p in sorted(target.glob("*.txt"))] == found
     assert is_empty(target) is not bool(found)
+
+
+def test_what_a_kill_left_beside_a_folder_goes_when_that_is_next_used(tmp_path):
+    """Not only when it is written again: a command that finds its work done writes nothing."""
+    target = tmp_path / "model"
+    killed(target, "writing")
+    recover(tmp_path / "other")
+    assert list(tmp_path.iterdir()) == []
+    check_writable(tmp_path / "new" / "model")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_only_copy_of_a_folder_is_not_removed_when_another_is_saved_beside_it(tmp_path):
+    target = tmp_path / "model"
+    target.mkdir()
+    (target / "old.txt").write_text("old")
+    killed(target, "between renames")
+    with folder_written_whole(tmp_path / "other") as folder:
+        (folder / "new.txt").write_text("new")
+    recover(target)
+    assert (target / "old.txt").read_text() == "old"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "other"]
+
+
+def test_folders_of_others_are_left_alone(tmp_path):
+    for name, inside in ((".shotfit-notes", "mine.txt"), (".shotfit-previous-x", "model.txt")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / inside).write_text("mine")
+    (tmp_path / ".shotfit-file").write_text("mine")
+    before = sorted(path.name for path in tmp_path.rglob("*"))
+    recover(tmp_path / "model")
+    with folder_written_whole(tmp_path / "model"):
+        pass
+    (tmp_path / "model").rmdir()
+    assert sorted(path.name for path in tmp_path.rglob("*")) == before
+
+
+def test_a_folder_that_is_removed_before_it_is_locked_is_made_again(tmp_path, monkeypatch):
+    """Another process may take it for left by a kill until it is locked."""
+    make, taken = tempfile.mkdtemp, []
+
+    def made_and_removed(**options):
+        name = make(**options)
+        if not taken:
+            taken.append(name)
+            folders._tidy(tmp_path)
+            assert not os.path.exists(name)
+        return name
+
+    monkeypatch.setattr(tempfile, "mkdtemp", made_and_removed)
+    with folder_written_whole(tmp_path / "model") as folder:
+        (folder / "new.txt").write_text("new")
+    assert taken and [path.name for path in (tmp_path / "model").iterdir()] == ["new.txt"]
+
+
+def test_without_locks_it_is_saved_all_the_same_and_nothing_is_taken_for_left(
+    tmp_path, monkeypatch
+):
+    killed(tmp_path / "model", "writing")
+
+    def none(self):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(folders.FileLock, "acquire", lambda self, *_, **__: none(self))
+    with folder_written_whole(tmp_path / "model") as folder:
+        (folder / "new.txt").write_text("new")
+    assert [path.name for path in (tmp_path / "model").iterdir()] == ["new.txt"]
+    assert len(list(tmp_path.glob(".shotfit-*"))) == 1
 
 
 def test_what_another_process_is_writing_is_not_taken_for_abandoned(tmp_path):

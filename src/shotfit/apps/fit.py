@@ -29,6 +29,7 @@ from shotfit.data.sources import load_dataset
 from shotfit.evaluation.evaluation import Evaluation
 from shotfit.evaluation.expected import Expected
 from shotfit.experiment import Experiment, run, task_facts, task_of
+from shotfit.measure import NothingToMeasure, Options, evaluate
 from shotfit.methods.base import Method
 from shotfit.observers.counting import counting
 from shotfit.observers.profiling import Profile
@@ -38,7 +39,9 @@ from shotfit.observers.tracking import Tracker, observe
 from shotfit.records import Record
 from shotfit.saving import EVALUATION, PREDICTIONS, check_target
 from shotfit.shots_assessment import Inspection
+from shotfit.system.files import write_atomically
 from shotfit.system.interrupts import Interrupt, Terminated, noticed_interrupt
+from shotfit.system.terminal import printable
 from shotfit.timed_plan import timed_plan, unsuited
 from shotfit.training.checkpoint import EVERY, FILE, Checkpoints, checkpoint_folder
 from shotfit.training.execution import determinism
@@ -46,6 +49,8 @@ from shotfit.training.loop import TrainStep
 
 SHOWN = 5
 """Images that are named of those left out."""
+AT_A_TIME = 256
+"""Test images that are read between two words about how far that is."""
 
 
 @dataclass
@@ -108,6 +113,8 @@ class Fit:
     """How good held-out shots say it is; None where none could be held out."""
     skipped: tuple[str, ...] = ()
     """Why the images that were left out cannot be read."""
+    unmeasured: str = ""
+    """Why there is no evaluation although there are test images."""
 
 
 def fit_and_save(
@@ -151,9 +158,12 @@ def fit_and_save(
             show_note(note)
     if experiment.fewshot is None:
         dataset = hold_out(dataset, experiment.shots, experiment.seed)
-    check_openable(dataset.test)
+    hashes, started = ImageHashes(), time.monotonic()
+    _read_test_images(dataset, hashes, quiet=quiet)
     backbone = deadline = None
     if timing is not None:
+        # What measuring takes is no part of the time that was given for the fit.
+        timing.started += time.monotonic() - started
         planned = timed_plan(
             experiment,
             task_of(experiment, dataset, root),
@@ -171,7 +181,7 @@ def fit_and_save(
     stages = [stage.method for stage in experiment.recipe.stages]
     task = task_of(experiment, dataset, root)
     inspection = Inspection(experiment.recipe, task_facts(task), experiment.seed)
-    recording, hashes = Profile(stages) if profile else None, ImageHashes()
+    recording = Profile(stages) if profile else None
     if tracker is not None:
         tracker.config(to_dict(experiment))
     with (
@@ -211,19 +221,20 @@ def fit_and_save(
         checkpoints.remove()
     if interrupt.terminated:
         raise Terminated
-    evaluation = None
+    evaluation, unmeasured = None, ""
     if dataset.test and not stopped:
-        evaluation = _measured(classifier, dataset, quiet)
+        evaluation, unmeasured = _measured(classifier, dataset, hashes, quiet=quiet)
     if evaluation is not None:
         record = classifier.note(record, evaluation)
         if tracker is not None:
             tracker.metrics(record.metrics)
         classifier.save_pretrained(out)
         text = json.dumps(evaluation.plain(), indent=1, ensure_ascii=False) + "\n"
-        (folder / EVALUATION).write_text(text, encoding="utf-8")
+        write_atomically(folder / EVALUATION, text)
         if keep_predictions:
             write_predictions(evaluation, folder / PREDICTIONS)
-    return Fit(to_dict(record), folder, evaluation, recording, classifier.expected, skipped)
+    expected = classifier.expected
+    return Fit(to_dict(record), folder, evaluation, recording, expected, skipped, unmeasured)
 
 
 def observing(
@@ -243,7 +254,9 @@ def observing(
 def show_fit(found: Fit, timing: Timing | None) -> None:
     """Prints what came of a fit."""
     record = found.record
-    if found.evaluation is None:
+    if found.unmeasured:
+        print(printable(f"Not evaluated. {found.unmeasured}"))
+    elif found.evaluation is None:
         print(
             "No test images, and none to spare: not evaluated. `shotfit evaluate` on the same "
             "data cross-validates."
@@ -275,10 +288,31 @@ def resume_command(out: Path) -> str:
     return f"shotfit fit --resume --out {shlex.quote(str(out))}"
 
 
-def _measured(classifier: FewShotClassifier, dataset: Dataset, quiet: bool) -> Evaluation:
-    novel = classifier.experiment.setting == "base_to_novel" and classifier.method.open_vocabulary
+def _read_test_images(dataset: Dataset, hashes: ImageHashes, *, quiet: bool) -> None:
+    """Opens the test images, which are needed when all is trained: by then it would be late to say
+    that one cannot be read. Their hashes are needed then, too.
+
+    Raises:
+        DataError: for an image that cannot be read.
+    """
+    check_openable(dataset.test)
     with counting(quiet=quiet) as watch:
-        return classifier.evaluate(dataset, as_novel=novel, watch=watch)
+        for start in range(0, len(dataset.test), AT_A_TIME):
+            hashes.of(dataset.test[start : start + AT_A_TIME])
+            if watch is not None:
+                watch("reading test images", start, len(dataset.test))
+
+
+def _measured(
+    classifier: FewShotClassifier, dataset: Dataset, hashes: ImageHashes, *, quiet: bool
+) -> tuple[Evaluation | None, str]:
+    """The evaluation, or why there is none."""
+    novel = classifier.experiment.setting == "base_to_novel" and classifier.method.open_vocabulary
+    try:
+        with counting(quiet=quiet) as watch:
+            return evaluate(classifier, dataset, Options(as_novel=novel), watch, hashes), ""
+    except NothingToMeasure as reason:
+        return None, str(reason)
 
 
 def _keeps(on_interrupt: Literal["keep", "discard"] | None, record: Record) -> bool:

@@ -17,6 +17,7 @@ from shotfit.errors import UsageError
 from shotfit.experiment import Experiment, pick_device
 from shotfit.methods import get_method
 from shotfit.recipe import Overrides, Recipe
+from shotfit.system.files import write_atomically
 from shotfit.timed_plan import chosen_recipe
 from shotfit.training.checkpoint import FILE, checkpoint_folder, read_checkpoint
 
@@ -121,7 +122,7 @@ class FitOptions:
         if len(recipe.stages) == 2 or recipe.budget == "shared":
             values["iters_per_shot"] = recipe.iters_per_shot
         text = "# The resolved options of this run; `shotfit fit --config` repeats it.\n"
-        path.write_text(text + yaml.safe_dump(values), encoding="utf-8")
+        write_atomically(path, text + yaml.safe_dump(values))
 
     def _given(self, *names: str) -> dict[str, Any]:
         """Those of the named options that were given."""

@@ -1,6 +1,5 @@
 """What `shotfit report` does: gathers what is known of a classifier, and writes the page."""
 
-import json
 from collections.abc import Mapping
 from itertools import combinations
 from pathlib import Path
@@ -8,16 +7,21 @@ from typing import Any
 
 from shotfit.apps.expectation import expectation_lines, weakest_classes
 from shotfit.classifier import FewShotClassifier
+from shotfit.config import to_dict
 from shotfit.data.dataset import Dataset
 from shotfit.data.thumbnails import thumbnail
+from shotfit.errors import DataError
 from shotfit.evaluation.evaluation import Evaluation
 from shotfit.evaluation.reliability import confidences, reliability
 from shotfit.measure import Watch
 from shotfit.outside_task import drift
+from shotfit.records import read_record
 from shotfit.report.classifier_page import Mistake, PageFacts, classifier_page
 from shotfit.saved_settings import read_settings
-from shotfit.saving import EVALUATION, RECORD, read_provenance
+from shotfit.saving import EVALUATION, RECORD
 from shotfit.system.files import write_atomically
+from shotfit.system.parsing import parse_json
+from shotfit.system.paths import file_inside
 
 MISTAKES = 12
 PAIRS = 4
@@ -38,13 +42,34 @@ def write_report(
     was found right after its fit.
 
     Raises:
-        DataError: as `FewShotClassifier.evaluate`.
+        DataError: as `FewShotClassifier.evaluate`; for a record or an evaluation in the folder that
+            is none.
     """
     found = None if data is None else classifier.evaluate(data, watch=watch)
     plain = _saved_evaluation(folder) if found is None else found.plain()
-    record = json.loads(read_provenance(folder).get(RECORD, b"{}"))
+    record = _saved_record(folder)
     images = {} if data is None else {e.key: e.image for e in (*data.test, *data.train, *data.val)}
-    facts = PageFacts(
+    try:
+        page = classifier_page(_facts(folder, classifier, record, plain, found, images))
+    except DataError:
+        raise
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        if found is not None or plain is None:
+            raise
+        raise DataError(f"{folder / EVALUATION} holds no evaluation: {error!r}.") from error
+    write_atomically(out, page)
+    return out
+
+
+def _facts(
+    folder: Path,
+    classifier: FewShotClassifier,
+    record: Mapping[str, Any],
+    plain: Mapping[str, Any] | None,
+    found: Evaluation | None,
+    images: Mapping[str, Any],
+) -> PageFacts:
+    return PageFacts(
         title=f"{folder.resolve().name}: {len(classifier.classes)} classes",
         about=_about(classifier, record),
         stages=_stages(classifier, record),
@@ -56,13 +81,22 @@ def write_report(
         advice=_advice(classifier, plain),
         environment=_environment(folder, record),
     )
-    write_atomically(out, classifier_page(facts))
-    return out
 
 
 def _saved_evaluation(folder: Path) -> dict[str, Any] | None:
-    path = folder / EVALUATION
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+    try:
+        return parse_json(file_inside(folder, EVALUATION).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise DataError(f"{folder / EVALUATION} holds no evaluation: {error}.") from error
+
+
+def _saved_record(folder: Path) -> dict[str, Any]:
+    """The values of the record that made it; none where nothing is known of that."""
+    if not (folder / RECORD).exists():
+        return {}
+    return to_dict(read_record(file_inside(folder, RECORD)))
 
 
 def _about(classifier: FewShotClassifier, record: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -88,7 +122,7 @@ def _about(classifier: FewShotClassifier, record: Mapping[str, Any]) -> list[tup
         ("classes", f"{trained} trained on images, {len(origins) - trained} added later"),
         ("scores", rule),
     ]
-    if "seconds" in cost:
+    if {"seconds", "iterations"} <= cost.keys():
         pairs.append(("fit", f"{cost['seconds']:.0f} s, {cost['iterations']:.0f} updates"))
     return pairs
 
@@ -99,6 +133,8 @@ def _stages(
     methods = [stage.method for stage in classifier.experiment.recipe.stages]
     found: dict[str, list[tuple[float, float]]] = {}
     for stage, iteration, loss, _ in record.get("curve", ()):
+        if not 0 <= stage < len(methods):
+            raise DataError(f"The record has a stage {stage} of {len(methods)}, counted from 0.")
         name = f"Stage {int(stage) + 1}: {methods[int(stage)]}"
         found.setdefault(name, []).append((iteration, loss))
     return found

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shotfit.errors import DataError, UsageError, unknown_name
+from shotfit.errors import DataError, unknown_name
 
 if TYPE_CHECKING:
     from shotfit.records import Record
@@ -61,8 +61,8 @@ def show(report: "Report", form: str, out: Path | None, *, overwrite: bool) -> N
     """Prints a report, in colour where it is looked at, or writes it to a file.
 
     Raises:
-        DataError: for a file with other content, unless `overwrite`.
-        UsageError: when the file cannot be written; what was there before is there still.
+        DataError: for a file with other content, unless `overwrite`; or when it cannot be written:
+            what was there before is there still.
     """
     from shotfit.report import render
     from shotfit.report.render import to_terminal
@@ -80,5 +80,5 @@ def show(report: "Report", form: str, out: Path | None, *, overwrite: bool) -> N
     try:
         write_result(out, text.encode(), overwrite=overwrite)
     except OSError as error:
-        raise UsageError(f"Cannot write {out}: {error}") from error
+        raise DataError(f"Cannot write {out}: {error}") from error
     print(f"Wrote {out}")

@@ -8,7 +8,7 @@ from pathlib import Path
 from shotfit import __version__
 from shotfit.errors import DataError
 from shotfit.runtime.manifest import CLASSES, MANIFEST, sha256
-from shotfit.system.folders import folder_written_whole, is_empty, keep_other_files
+from shotfit.system.folders import folder_written_whole, is_empty, keep_other_files, recover
 from shotfit.system.parsing import parse_json
 
 MARK = "shotfit-export.json"
@@ -39,8 +39,12 @@ def check_place(folder: Path, *, overwrite: bool) -> None:
 
     Raises:
         DataError: for a file, a folder that holds something else than an export as it was written,
-            or one and not `overwrite`.
+            or one and not `overwrite`; or when what a kill left there cannot be put back.
     """
+    try:
+        recover(folder)
+    except OSError as error:
+        raise DataError(f"Cannot write {folder}: {error}") from error
     if not folder.exists() or (folder.is_dir() and is_empty(folder)):
         return
     if not (folder.is_dir() and _own_files(folder)):

@@ -18,6 +18,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 from shotfit.errors import DataError
 from shotfit.methods.base import Method
+from shotfit.system.files import write_atomically
 from shotfit.system.memory import free_memory_bytes, peak_memory_bytes, take_in_advance
 from shotfit.training.loop import TrainStep
 
@@ -113,7 +114,7 @@ class Profile:
             DataError: when the file cannot be written.
         """
         try:
-            path.write_text(json.dumps({"traceEvents": self._events}), encoding="utf-8")
+            write_atomically(path, json.dumps({"traceEvents": self._events}))
         except OSError as error:
             raise DataError(f"Cannot write the trace {path}: {error}") from error
 

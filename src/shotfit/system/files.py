@@ -48,12 +48,24 @@ def write_bytes_atomically(path: Path, content: bytes) -> None:
         OSError: when it cannot be written; what was there before is there still.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as temporary:
+        # As any file is made, so that it has the rights that the user's umask gives.
+        temporary.write_bytes(content)
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A place beside `path` to write a file to, which takes the place of `path` when the block has
+    ended well; of a block that fails, nothing is left.
+
+    Raises:
+        OSError: when it cannot take it.
+    """
     with _place_beside(path) as temporary:
         try:
-            # As any file is made, so that it has the rights that the user's umask gives.
-            with temporary.open("wb") as file:
-                file.write(content)
-                file.flush()
+            yield temporary
+            # What is renamed must be there after a power cut too, not its name alone.
+            with temporary.open("rb+") as file:
                 os.fsync(file.fileno())
             os.replace(temporary, path)
         except BaseException:

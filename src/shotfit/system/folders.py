@@ -1,7 +1,7 @@
 """Folders that appear whole or not at all, and what a kill leaves of them.
 
 A folder is made in a hidden one beside its place, which is locked while somebody writes it: one
-whose lock is free was left by a kill, and goes when the next folder is made there.
+whose lock is free was left by a kill, and goes when a folder there is next used (`recover`).
 """
 
 import ctypes
@@ -12,14 +12,18 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from filelock import FileLock, Timeout
+from filelock import BaseFileLock, FileLock, Timeout
+
+from shotfit.system.locks import NO_LOCKS
 
 SCRATCH, PREVIOUS = ".shotfit-", ".shotfit-previous-"
-LOCK, WHOLE = "lock", "whole"
+LOCK, MADE, PROBE, WHOLE = "lock", "made", "probe", "whole"
+"""All that lies in a hidden folder of ours."""
 PROBE_BYTES = 1 << 20
+TRIES = 8
 OS_ERROR = re.compile(r"\(os error (\d+)\)")
 # What is answered where two names cannot be exchanged in one step.
 NO_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP)
@@ -43,9 +47,8 @@ def folder_written_whole(target: Path) -> Iterator[Path]:
         raise OSError(errno.EBUSY, "what it holds cannot be exchanged", str(target))
     beside = target if fixed else target.parent
     beside.mkdir(parents=True, exist_ok=True)
-    _tidy(beside)
     with _scratch(beside) as scratch:
-        made = scratch / "made"
+        made = scratch / MADE
         made.mkdir()
         with _errors_of_the_system(target):
             yield made
@@ -72,8 +75,8 @@ def is_empty(folder: Path) -> bool:
 
 
 def recover(target: Path) -> None:
-    """Puts back or finishes what a kill left: a folder that was out of its place while another
-    took it, and one that was being filled.
+    """Puts back or finishes what a kill left, a folder that was out of its place while another took
+    it, and one that was being filled; and removes what it left beside them.
 
     Raises:
         OSError: when it cannot.
@@ -81,14 +84,16 @@ def recover(target: Path) -> None:
     if target.is_dir():
         for scratch in filter(_abandoned, target.glob(f"{SCRATCH}*")):
             if (scratch / WHOLE).exists():
-                _move_inside(scratch / "made", target)
-        return
-    places = (place / target.name for place in target.parent.glob(f"{PREVIOUS}*"))
-    hidden = [place for place in places if place.is_dir()]
-    if hidden:
-        newest = max(hidden, key=lambda place: place.stat().st_mtime_ns)
-        newest.rename(target)
-        newest.parent.rmdir()
+                _move_inside(scratch / MADE, target)
+        _tidy(target)
+    else:
+        places = (place / target.name for place in target.parent.glob(f"{PREVIOUS}*"))
+        hidden = [place for place in places if place.is_dir()]
+        if hidden:
+            newest = max(hidden, key=lambda place: place.stat().st_mtime_ns)
+            newest.rename(target)
+            newest.parent.rmdir()
+    _tidy(target.parent)
 
 
 def check_writable(target: Path) -> None:
@@ -102,8 +107,9 @@ def check_writable(target: Path) -> None:
     place = target if is_fixed(target) else target.parent
     while not place.exists():
         place = place.parent
+    _tidy(place)
     with _scratch(place) as scratch:
-        (scratch / "probe").write_bytes(bytes(PROBE_BYTES))
+        (scratch / PROBE).write_bytes(bytes(PROBE_BYTES))
 
 
 def keep_other_files(before: Path, made: Path, own: Collection[str]) -> None:
@@ -138,30 +144,65 @@ def _errors_of_the_system(target: Path) -> Iterator[None]:
 
 @contextmanager
 def _scratch(beside: Path) -> Iterator[Path]:
-    with (
-        tempfile.TemporaryDirectory(dir=beside, prefix=SCRATCH, ignore_cleanup_errors=True) as name,
-        FileLock(Path(name) / LOCK, blocking=False),
-    ):
-        yield Path(name)
+    scratch, lock = _locked_folder(beside)
+    try:
+        yield scratch
+    finally:
+        # While it is locked, nobody else removes it; Windows removes no file that is open.
+        shutil.rmtree(scratch, ignore_errors=True)
+        lock.release()
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _locked_folder(beside: Path) -> tuple[Path, BaseFileLock]:
+    """A new hidden folder and its lock. Before it is locked, it may be taken for one that a kill
+    has left (see `_tidy`): then another is made."""
+    for _ in range(TRIES):
+        scratch = Path(tempfile.mkdtemp(dir=beside, prefix=SCRATCH))
+        lock = FileLock(scratch / LOCK, blocking=False)
+        try:
+            lock.acquire()
+        except (Timeout, FileNotFoundError):
+            continue
+        except OSError as error:
+            if error.errno not in NO_LOCKS:
+                shutil.rmtree(scratch, ignore_errors=True)
+                raise
+            # Nobody can have it then, and nobody would take it for left.
+        return scratch, lock
+    raise OSError(errno.EBUSY, "others remove what is made there", str(beside))
 
 
 def _abandoned(entry: Path) -> bool:
     """Whether a kill has left this hidden folder: nobody holds its lock."""
-    if not entry.name.startswith(SCRATCH) or not entry.is_dir() or entry.is_symlink():
+    if not _is_scratch(entry):
         return False
-    lock = entry / LOCK
-    if not lock.exists():  # made a moment ago, or half removed
-        return True
     try:
-        with FileLock(lock, blocking=False):
+        with FileLock(entry / LOCK, blocking=False):
             return True
     except (Timeout, OSError):
         return False
 
 
+def _is_scratch(entry: Path) -> bool:
+    """Whether this is a hidden folder of ours; one with a folder that was out of its place is not:
+    it may be the only copy."""
+    if not entry.name.startswith(SCRATCH) or entry.name.startswith(PREVIOUS):
+        return False
+    try:
+        found = {inside.name for inside in entry.iterdir()}
+    except OSError:  # no folder, or it has just been removed
+        return False
+    return found <= {LOCK, MADE, PROBE, WHOLE} and not entry.is_symlink()
+
+
 def _tidy(beside: Path) -> None:
-    for scratch in filter(_abandoned, beside.glob(f"{SCRATCH}*")):
-        shutil.rmtree(scratch, ignore_errors=True)
+    """Removes what kills have left in a folder."""
+    for scratch in filter(_is_scratch, beside.glob(f"{SCRATCH}*")):
+        with suppress(Timeout, OSError):
+            with FileLock(scratch / LOCK, blocking=False):
+                shutil.rmtree(scratch, ignore_errors=True)
+            shutil.rmtree(scratch, ignore_errors=True)  # on Windows, its lock is left
 
 
 def _to_disk(folder: Path) -> None:
@@ -215,4 +256,7 @@ def _exchange_in_two_steps(made: Path, target: Path) -> None:
             previous.rename(target)
         beside.rmdir()
         raise
-    shutil.rmtree(beside)
+    # From here on it may be removed by whoever comes to it.
+    previous.rename(beside / MADE)
+    replaced = beside.rename(beside.with_name(beside.name.replace(PREVIOUS, SCRATCH)))
+    shutil.rmtree(replaced, ignore_errors=True)

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 
-def parse_json(text: str) -> Any:
+def parse_json(text: str | bytes) -> Any:
     """The value that a JSON text holds.
 
     Raises:

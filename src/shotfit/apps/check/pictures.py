@@ -78,14 +78,28 @@ def _single(dataset: Dataset, seen: Sequence[Seen]) -> list[Diagnosis]:
 
 def _copies(dataset: Dataset, seen: Sequence[Seen]) -> list[Diagnosis]:
     """Pairs of images that are or look the same, by what that does to a run."""
+    found = _nothing_left(seen)
     if len(seen) > COMPARED:
-        return [Diagnosis("copies", f"more than {COMPARED:,} images: no copies were looked for")]
+        text = f"more than {COMPARED:,} images: no copies were looked for"
+        return [*found, Diagnosis("copies", text)]
     kinds: dict[str, list[tuple[Seen, Seen]]] = {}
     for one, other in near_duplicates([look for _, _, look in seen]):
         pair = seen[one], seen[other]
         same = "are the same" if pair[0][2].exact == pair[1][2].exact else "look the same"
         kinds.setdefault(f"{same} {_relation(pair)}", []).append(pair)
-    return [_pairs(dataset, words, pairs) for words, pairs in sorted(kinds.items())]
+    return [*found, *(_pairs(dataset, words, pairs) for words, pairs in sorted(kinds.items()))]
+
+
+def _nothing_left(seen: Sequence[Seen]) -> list[Diagnosis]:
+    """Images that were trained on measure nothing, and are left out."""
+    test = {look.exact for part, _, look in seen if part == "test"}
+    if not test or not test <= {look.exact for part, _, look in seen if part != "test"}:
+        return []
+    text = (
+        "every test image is a training image too: a fit on all of them is cross-validated, or "
+        "not measured where that cannot be"
+    )
+    return [Diagnosis("copies", text)]
 
 
 def _relation(pair: tuple[Seen, Seen]) -> str:

@@ -8,6 +8,7 @@ import typer
 
 from shotfit.apps import options
 from shotfit.errors import DataError, UsageError
+from shotfit.system.files import check_new
 
 EXAMPLES = (
     "shotfit check photos --shots 4 --out check.html",
@@ -36,6 +37,7 @@ def check(
         Path | None,
         typer.Option(help="Write a page with pictures (.html), or everything as .json."),
     ] = None,
+    overwrite: options.Overwrite = False,
     root: options.Root = None,
     quiet: options.Quiet = False,
     as_json: options.Json = False,
@@ -48,6 +50,8 @@ def check(
         raise UsageError(f"--out writes .html or .json, got {out.name}.")
     if out is not None and not out.parent.is_dir():
         raise UsageError(f"There is no folder {out.parent} for {out.name}.")
+    if out is not None:
+        check_new(out, overwrite=overwrite)
     if backbone is not None and not model:
         raise UsageError("--no-model asks no model, so that --backbone has no effect.")
     from shotfit.apps.check.doctor import Wanted, check_data

@@ -11,6 +11,7 @@ import typer
 
 from shotfit.apps import options, words
 from shotfit.errors import UsageError
+from shotfit.system.files import check_new
 
 EXAMPLES = (
     "shotfit fit photos --shots 8 --preset fast --out pets",
@@ -216,6 +217,8 @@ def fit(
         chosen = FitOptions.resumed(out, chosen)
     if trace is not None and not trace.parent.is_dir():
         raise UsageError(f"There is no folder {trace.parent} for the trace.")
+    if trace is not None:
+        check_new(trace, overwrite=overwrite)
     from shotfit.apps.fit import Keeping, Timing, fit_and_save, observing, show_fit
 
     timing = None
@@ -257,6 +260,8 @@ def fit(
             plain["skipped"] = list(found.skipped)
         if found.evaluation is not None:
             plain["evaluation"] = found.evaluation.plain()
+        if found.unmeasured:
+            plain["not_evaluated"] = found.unmeasured
         if found.expected is not None:
             plain["expected"] = found.expected.plain()
         if found.profile is not None:

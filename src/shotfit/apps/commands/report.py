@@ -7,6 +7,7 @@ import typer
 
 from shotfit.apps import options
 from shotfit.errors import UsageError
+from shotfit.system.files import check_new
 
 EXAMPLES = (
     "shotfit report pets",
@@ -26,6 +27,7 @@ def report(
     out: Annotated[
         Path | None, typer.Option(help="The page. [default: report.html in the folder]")
     ] = None,
+    overwrite: options.Overwrite = False,
     published_scores: options.PublishedScores = False,
     backbone: options.SavedBackbone = None,
     device: options.Device = None,
@@ -38,6 +40,8 @@ def report(
     """
     if out is not None and not out.parent.is_dir():
         raise UsageError(f"There is no folder {out.parent} for {out.name}.")
+    if out is not None:
+        check_new(out, overwrite=overwrite)
     from shotfit.apps.pretrained import confirmed
     from shotfit.apps.report import default_target, write_report
     from shotfit.classifier import FewShotClassifier

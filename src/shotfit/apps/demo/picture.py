@@ -1,5 +1,6 @@
 """The demo's picture: accuracy along both stages, and predictions with names never trained on."""
 
+import io
 from pathlib import Path
 
 import matplotlib
@@ -9,6 +10,7 @@ import matplotlib.pyplot as plt
 
 from shotfit.apps.demo.results import Curve, Prediction
 from shotfit.data.images import open_image
+from shotfit.system.files import write_bytes_atomically
 
 # Okabe and Ito's colours, distinguishable by colour-blind readers.
 BLUE, ORANGE, GREEN, RED, GRAY = "#0072B2", "#D55E00", "#009E73", "#CC3311", "#777777"
@@ -29,8 +31,10 @@ def draw(
     _draw_bars(right, results)
     _draw_images(bottom, predictions)
     figure.suptitle(f"ShotFit on the embedded task “{task}”", fontsize=13, fontweight="bold")
-    figure.savefig(path, dpi=130)
+    drawn = io.BytesIO()
+    figure.savefig(drawn, dpi=130, format="png")
     plt.close(figure)
+    write_bytes_atomically(path, drawn.getvalue())
     return path
 
 

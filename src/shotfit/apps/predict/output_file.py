@@ -18,7 +18,7 @@ from typing import IO, Any
 from shotfit.apps.predict.table_file import SEPARATORS, Row, escaped, write_table
 from shotfit.data.images import HashedFile
 from shotfit.errors import DataError, UsageError
-from shotfit.system.files import check_new, write_atomically
+from shotfit.system.files import check_new, replacing, write_atomically
 from shotfit.system.locks import WriterLock
 from shotfit.system.parsing import parse_json
 
@@ -114,18 +114,20 @@ class PredictionFile:
         return changed
 
     def finish(self) -> None:
-        """Turns the rows into the file."""
-        made = self.path.with_name(self.path.name + ".tmp")
-        if self.parquet:
-            _write_parquet(made, self._answers(), self._question)
-        elif self._suffix in SEPARATORS:
-            write_table(made, self._answers, SEPARATORS[self._suffix])
-        else:
-            with made.open("wb") as file:
-                file.writelines(map(_line, self._answers()))
-        # Where an open file cannot be renamed.
+        """Turns the rows into the file.
+
+        Raises:
+            OSError: when it cannot be written; the rows are kept.
+        """
+        with replacing(self.path) as made:
+            if self.parquet:
+                _write_parquet(made, self._answers(), self._question)
+            elif self._suffix in SEPARATORS:
+                write_table(made, self._answers, SEPARATORS[self._suffix])
+            else:
+                with made.open("wb") as file:
+                    file.writelines(map(_line, self._answers()))
         self._file.close()
-        os.replace(made, self.path)
         self.partial.unlink(missing_ok=True)
         self.note.unlink(missing_ok=True)
         self._opened.close()
@@ -145,8 +147,8 @@ class PredictionFile:
 
     def _check(self, question: Mapping[str, Any]) -> None:
         try:
-            known = parse_json(self.note.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            known = dict(parse_json(self.note.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
             known = {}
         differs = [key for key, value in question.items() if known.get(key) != value]
         if differs:
@@ -171,7 +173,7 @@ def _line(row: Row) -> bytes:
 
 def _noted_content(line: bytes) -> str | None:
     try:
-        return json.loads(line).get("content")
+        return parse_json(line).get("content")
     except (ValueError, AttributeError):  # no row: somebody else wrote it
         return None
 

@@ -4,7 +4,7 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shotfit.errors import UsageError
+from shotfit.errors import DataError, UsageError
 from shotfit.system.files import write_result
 
 if TYPE_CHECKING:
@@ -58,8 +58,8 @@ def save(figure: "Figure", path: Path, *, overwrite: bool = True) -> Path:
     """Writes a figure as the file name's ending says (png, svg, pdf); the path.
 
     Raises:
-        DataError: for a file with other content, unless `overwrite`.
-        UsageError: for an ending that cannot be written, or a folder that cannot.
+        DataError: for a file with other content, unless `overwrite`; or when it cannot be written.
+        UsageError: for an ending that no format has.
     """
     # The name of the version that drew a PNG would change the file, and no pixel of it.
     metadata = {"Software": None} if path.suffix.lower() == ".png" else None
@@ -72,5 +72,5 @@ def save(figure: "Figure", path: Path, *, overwrite: bool = True) -> Path:
     try:
         write_result(path, drawn.getvalue(), overwrite=overwrite)
     except OSError as error:
-        raise UsageError(f"Cannot write the figure {path}: {error}") from error
+        raise DataError(f"Cannot write the figure {path}: {error}") from error
     return path

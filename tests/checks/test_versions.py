@@ -15,10 +15,11 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 ACTIONS = {"actions/checkout", "actions/setup-python"}
 
 
-def jobs():
-    for path in WORKFLOWS:
-        for name, job in yaml.safe_load(path.read_text())["jobs"].items():
-            yield pytest.param(job, id=f"{path.stem}-{name}")
+JOBS = {
+    f"{path.stem}-{name}": job
+    for path in WORKFLOWS
+    for name, job in yaml.safe_load(path.read_text())["jobs"].items()
+}
 
 
 def rows(job):
@@ -30,7 +31,7 @@ def filled(text, row):
     return re.sub(r"\$\{\{ matrix\.(\w+) \}\}", lambda found: row[found[1]], text)
 
 
-@pytest.mark.parametrize("job", list(jobs()))
+@pytest.mark.parametrize("job", JOBS.values(), ids=JOBS)
 def test_each_step_is_an_action_or_a_command_that_there_is(job):
     targets = re.findall(r"^([a-z-]+(?: [a-z-]+)*):", (ROOT / "Makefile").read_text(), re.M)
     targets = {target for line in targets for target in line.split()}
@@ -54,8 +55,7 @@ def test_each_step_is_an_action_or_a_command_that_there_is(job):
 
 def test_both_ends_of_versions_and_of_python_are_run():
     found = set()
-    for param in jobs():
-        (job,) = param.values
+    for job in JOBS.values():
         setup = next(step for step in job["steps"] if "setup-python" in step.get("uses", ""))
         for row in rows(job):
             python = filled(setup["with"]["python-version"], row)

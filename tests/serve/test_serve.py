@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import re
 
 import aiohttp
 import pytest
@@ -142,6 +143,19 @@ def test_metrics_and_the_description(server):
     for example in described["components"]["schemas"]["JsonImages"]["examples"]:
         assert server.post("/predict/json", {**example, "coverage": 0.5, "reject": 0.5})[0] == 200
     assert server.get("/health") == (200, b'{"status":"ok"}')
+
+
+def test_the_page_of_the_interface_loads_nothing(server):
+    described = json.loads(server.get("/openapi.json")[1])
+    status, page = server.get("/")
+    text = page.decode()
+    assert status == 200 and text == server.get("/docs")[1].decode()
+    for path, routes in described["paths"].items():
+        for method, route in routes.items():
+            assert f"<h2>{method.upper()} {path}</h2>" in text and route["description"] in text
+    assert f"curl -F files=@a.jpg {server.url}/predict" in text
+    assert "Authorization: Bearer $TOKEN" in text
+    assert not re.search(r"(src|href)=.(https?:)?//|<script", text)
 
 
 def test_no_request_is_lost_while_a_class_is_added(server):

@@ -6,7 +6,7 @@ from html import escape
 from itertools import groupby
 
 from shotfit.report.charts import bar
-from shotfit.report.html_page import (
+from shotfit.system.html_page import (
     bullets,
     escaped,
     html_table,

@@ -6,7 +6,7 @@ from html import escape
 from typing import Any
 
 from shotfit.report.charts import bar, curve_chart, reliability_chart
-from shotfit.report.html_page import (
+from shotfit.system.html_page import (
     bullets,
     escaped,
     html_table,

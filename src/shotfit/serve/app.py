@@ -9,13 +9,14 @@ from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, File, Header, Path, Request, Response, UploadFile
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse
 from starlette.exceptions import HTTPException
 
 from shotfit import __version__
 from shotfit.errors import DataError, UsageError
 from shotfit.runtime import ExportedClassifier
 from shotfit.serve.answers import Question
+from shotfit.serve.described import page
 from shotfit.serve.keeping import Kept
 from shotfit.serve.limits import Limits
 from shotfit.serve.messages import (
@@ -57,7 +58,10 @@ def make_app(
         yield
         await service.stop()
 
-    app = FastAPI(title="ShotFit", version=__version__, lifespan=lifespan)
+    # FastAPI's own pages would be loaded from elsewhere.
+    app = FastAPI(
+        title="ShotFit", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None
+    )
     app.add_middleware(Limits, settings=settings, metrics=service.metrics)  # type: ignore[arg-type]
     app.add_exception_handler(Refused, _refused)
     app.add_exception_handler(DataError, _unusable)
@@ -68,6 +72,7 @@ def make_app(
     _add_predictions(app, service)
     _add_classes(app, service)
     _add_state(app, service)
+    _add_pages(app)
     return app
 
 
@@ -162,6 +167,16 @@ def _add_state(app: FastAPI, service: Service) -> None:
     async def metrics() -> Response:
         """What was counted, as Prometheus reads it."""
         return Response(service.metrics.text(), media_type="text/plain; version=0.0.4")
+
+
+def _add_pages(app: FastAPI) -> None:
+    @app.get("/docs", include_in_schema=False)
+    async def docs(request: Request) -> Response:
+        return HTMLResponse(page(app.openapi(), str(request.base_url)))
+
+    @app.get("/", include_in_schema=False)
+    async def root() -> Response:
+        return RedirectResponse("docs")
 
 
 async def _refused(request: Request, error: Exception) -> JSONResponse:

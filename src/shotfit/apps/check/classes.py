@@ -96,7 +96,7 @@ def _numbers(dataset: Dataset) -> list[Diagnosis]:
         text = f"{len(twice)} images are listed more than once, such as {twice[0]}"
         found.append(Diagnosis("listed twice", text))
     if not dataset.test:
-        text = "there are no test images, so nothing can be measured"
+        text = "there are no test images: only what the fit leaves out will say how good it is"
         found.append(Diagnosis("no test images", text))
     return found
 

@@ -21,6 +21,9 @@ main { display: grid; gap: 1rem; margin-top: 1rem;
   grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr)); }
 section { background: var(--card); border: 1px solid var(--line); border-radius: 10px;
   padding: 1rem 1.1rem; overflow-x: auto; min-width: 0; }
+pre { white-space: pre-wrap; overflow-wrap: anywhere; margin: 0.5rem 0;
+  padding: 0.6rem 0.8rem; background: var(--paper);
+  border: 1px solid var(--line); border-radius: 6px; font-size: 0.85rem; }
 section.wide { grid-column: 1 / -1; }
 .big { font-size: 2.2rem; font-weight: 650; line-height: 1.15; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: 0.9rem; }

@@ -48,7 +48,7 @@ TOOLS = {
     "mutation": "make mutation",
 }
 """Extras of those who work on this package, and where they are used."""
-KIT = ("pytest", "psutil", "aiohttp", "playwright", "onnx", "onnxruntime")
+KIT = ("pytest", "pytest-xdist", "psutil", "aiohttp", "playwright", "onnx", "onnxruntime")
 """What tests need beside the extra that they try."""
 
 

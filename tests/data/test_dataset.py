@@ -141,6 +141,15 @@ def test_empty_and_missing_folders(tmp_path):
         locate("animls-nowhere")
 
 
+def test_a_task_is_found_beside_a_fit_of_its_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "food").mkdir()
+    (tmp_path / "food" / "shotfit.json").write_text("{}")
+    assert locate("food") == ("demo", {"name": "food"})
+    (tmp_path / "food" / "apple").mkdir()
+    assert locate("food") == ("folder", {"path": "food"})
+
+
 def test_truncated_image_is_named(tmp_path):
     path = tmp_path / "half.jpg"
     noise = np.random.default_rng(0).integers(0, 255, (64, 64, 3), dtype=np.uint8)

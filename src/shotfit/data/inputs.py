@@ -9,6 +9,7 @@ from shotfit.data.dataset import Dataset
 from shotfit.data.python_data import Naming, labelled_images
 from shotfit.data.sources import load_dataset
 from shotfit.data.sources.demo import is_task, list_tasks
+from shotfit.data.sources.folder import has_folders
 from shotfit.data.sources.imagenet_variants import list_variants
 from shotfit.data.template import Words
 from shotfit.errors import DataError, UsageError
@@ -38,17 +39,18 @@ def locate_name(name: str) -> SourceOptions | None:
 def locate(data: str) -> SourceOptions:
     """The source and its options that a user means by one word.
 
-    A folder, a manifest file (.csv, .jsonl), or the name of an embedded task or of a benchmark.
+    A folder, a manifest file (.csv, .jsonl), or the name of an embedded task or of a benchmark; the
+    name, too, where a folder of that name holds no folders of images: a fit of the task, perhaps.
 
     Raises:
         DataError: when it is none of these.
     """
     path = Path(data).expanduser()
-    if path.is_dir():
+    found = locate_name(data)
+    if path.is_dir() and (found is None or has_folders(path)):
         return "folder", {"path": str(path)}
     if path.suffix.lower() in (".csv", ".jsonl"):
         return "csv", {"path": str(path)}
-    found = locate_name(data)
     if found is not None:
         return found
     known = known_names()

@@ -64,8 +64,17 @@ def survey(
     )
 
 
+def has_folders(place: Path) -> bool:
+    """Whether a folder has any in which images of a class may be."""
+    return bool(_folders(place))
+
+
+def _folders(part: Path) -> list[str]:
+    return sorted(p.name for p in part.iterdir() if p.is_dir() and not p.name.startswith("."))
+
+
 def _class_folders(part: Path) -> list[str]:
-    folders = sorted(p.name for p in part.iterdir() if p.is_dir() and not p.name.startswith("."))
+    folders = _folders(part)
     if not folders:
         raise DataError(f"{part} has no sub-folders; a folder of images per class is expected.")
     return folders

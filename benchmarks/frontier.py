@@ -5,16 +5,18 @@
     python benchmarks/frontier.py --shapes ViT-B/32 ViT-B/16
 
 The first measures, a record a cell, and goes on when run again; the second puts table and figure of
-the records into the page. A cell is (preset, task, seed), base to novel. Seconds are the
-processor's, of the whole fit: loading the model, reading the images, both stages; other work on the
-machine hardly adds to them. Only tasks and seeds that all presets have are compared.
+the records into the page. A cell is (preset, task, seed), base to novel; a run that is among the
+records of `--known`, as those of the published recipe are, is taken from there. Seconds are the
+processor's, of the whole fit: reading the images, both stages; other work on the machine hardly
+adds to them. Only tasks and seeds that all presets have are compared.
 """
 
 import argparse
 import dataclasses
 import json
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import torch
@@ -34,12 +36,13 @@ from shotfit.methods.published import TaskFacts
 from shotfit.pace import MORE, expected_seconds, measure_pace
 from shotfit.presets import PRESETS
 from shotfit.recipe import one_stage
-from shotfit.records import Record
+from shotfit.records import Record, load_records
 from shotfit.report.figures.canvas import new_figure, save
 from shotfit.system.files import write_atomically
 
 METRICS = {"base": "Base", "novel": "Novel", "harmonic_mean": "HM", "joint": "Joint"}
 RESULTS = Path("results/frontier")
+SUITE = Path("results/suite")
 FIGURE = Path("figures/frontier.png")
 NOTHING = "zero_shot"
 """What the presets are compared with beside each other: the model as it comes."""
@@ -47,21 +50,8 @@ Cells = dict[tuple[str, int], Record]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Parses the command line; measures, or writes the table and the figure."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--tasks", nargs="+", default=list_tasks())
-    parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
-    parser.add_argument("--presets", nargs="+", choices=[NOTHING, *PRESETS], help="[all]")
-    parser.add_argument("--shots", type=int, default=4)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--results", type=Path, default=RESULTS)
-    parser.add_argument("--write", type=Path, help="put what was found into this page")
-    parser.add_argument(
-        "--shapes", nargs="+", default=[], help="only foresee times on models of these"
-    )
-    options = parser.parse_args(arguments)
+    """Measures, or writes the table and the figure."""
+    options = parse(arguments)
     if options.shapes:
         times = foreseen(options.shapes, options.threads)
         if options.write is None:
@@ -72,33 +62,60 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.write is None:
         run_missing(options)
         return
-    cells = read(options.results)
+    cells = read(options)
     if not common(cells):
-        parser.error(f"no task in {options.results} has every preset; run benchmarks/frontier.py")
+        sys.exit(
+            f"no task in {options.results} and {options.known} has every preset; run "
+            "benchmarks/frontier.py"
+        )
     put(options.write, "frontier", table(cells))
     save(figure(cells), options.write.parent / FIGURE)
+
+
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--tasks", nargs="+", default=list_tasks())
+    parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
+    parser.add_argument("--shots", type=int, default=4)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--known", type=Path, default=SUITE, help="records of `shotfit bench`")
+    parser.add_argument("--write", type=Path, help="put what was found into this page")
+    parser.add_argument(
+        "--shapes", nargs="+", default=[], help="only foresee times on models of these"
+    )
+    return parser.parse_args(arguments)
 
 
 def run_missing(options: argparse.Namespace) -> None:
     """Every cell without a record, seed by seed, so that what is there is balanced over tasks."""
     torch.set_num_threads(options.threads)
-    device = pick_device("cpu")
-    recipes = {name: preset.on(device) for name, preset in PRESETS.items()}
+    known = {record.id for record in load_records(options.known)}
+    for (name, task, seed), experiment in wanted(options.tasks, options.seeds, options.shots):
+        path = options.results / f"{task}-seed{seed}-{name}.json"
+        if path.exists() or experiment.id in known:
+            continue
+        record, _ = run(experiment, device="cpu")
+        # What a run was like step by step is not what this is about.
+        plain = to_dict(dataclasses.replace(record, curve=[]))
+        write_atomically(path, json.dumps(plain, indent=1) + "\n")
+        print(f"{path.stem}: {record.cost['processor_seconds']:.0f} s", flush=True)
+
+
+def wanted(
+    tasks: Sequence[str], seeds: Sequence[int], shots: int
+) -> Iterator[tuple[tuple[str, str, int], Experiment]]:
+    """The preset, task and seed of every cell, and its run as this processor carries it out."""
+    recipes = {name: preset.on(pick_device("cpu")) for name, preset in PRESETS.items()}
     recipes[NOTHING] = one_stage(NOTHING)
-    for seed in options.seeds:
-        for task in options.tasks:
-            for name in options.presets or recipes:
-                path = options.results / f"{task}-seed{seed}-{name}.json"
-                if path.exists():
-                    continue
-                experiment = Experiment(
-                    data={"name": task}, shots=options.shots, seed=seed, recipe=recipes[name]
-                )
-                record, _ = run(experiment, device="cpu")
-                # What a run was like step by step is not what this is about.
-                plain = to_dict(dataclasses.replace(record, curve=[]))
-                write_atomically(path, json.dumps(plain, indent=1) + "\n")
-                print(f"{path.stem}: {record.cost['processor_seconds']:.0f} s", flush=True)
+    for seed in seeds:
+        for task in tasks:
+            for name, recipe in recipes.items():
+                run = Experiment(data={"name": task}, shots=shots, seed=seed, recipe=recipe)
+                yield (name, task, seed), run
 
 
 def foreseen(names: Sequence[str], threads: int, classes: int = 24, shots: int = 16) -> str:
@@ -124,13 +141,17 @@ def foreseen(names: Sequence[str], threads: int, classes: int = 24, shots: int =
     return "\n".join(lines)
 
 
-def read(folder: Path) -> dict[str, Cells]:
+def read(options: argparse.Namespace) -> dict[str, Cells]:
     """The records by preset, and then by task and seed."""
     cells: dict[str, Cells] = {name: {} for name in (NOTHING, *PRESETS)}
-    for path in sorted(folder.glob("*.json")):
-        record = from_dict(Record, json.loads(path.read_text(encoding="utf-8")))
-        place = record.dataset, int(record.experiment["seed"])
-        cells[path.stem.split("-")[-1]][place] = record
+    known = {record.id: record for record in load_records(options.known)}
+    for (name, task, seed), experiment in wanted(options.tasks, options.seeds, options.shots):
+        path = options.results / f"{task}-seed{seed}-{name}.json"
+        if path.exists():
+            plain = json.loads(path.read_text(encoding="utf-8"))
+            cells[name][task, seed] = from_dict(Record, plain)
+        elif experiment.id in known:
+            cells[name][task, seed] = known[experiment.id]
     return cells
 
 
@@ -151,7 +172,8 @@ def table(cells: dict[str, Cells]) -> str:
         f"{first.environment['threads']} thread, PyTorch {first.environment['torch']}.",
         "HM is that of the averages, and gain the share that is kept of what the published recipe",
         "gains in it over the model as it comes. Less published: differences of the fits' own HMs,",
-        "with half of their 95 % interval. CPU s: of a fit, and as a share of *published*'s.",
+        "with half of their 95 % interval. CPU s: of a fit, and as a share of *published*'s, whose",
+        "records are the suite's, of another day on the same machine.",
         "",
         f"| preset | {' | '.join(METRICS.values())} | less published | gain | CPU s | share |",
         f"|---|{'---:|' * (len(METRICS) + 4)}",

@@ -98,7 +98,8 @@ def expected_seconds(
         updates = sum(total_iterations(training, facts.images) for training in trainings)
         precision = trainings[0].precision if trainings else "fp32"
         if stage.method == "gda":
-            took = config.passes * facts.images * pace.image + pace.classes
+            passes = config.passes_over(facts.images, facts.classes)
+            took = passes * facts.images * pace.image + pace.classes
         elif stage.method == "layernorm":
             took = updates * pace.update(batch, precision)
         elif stage.method == "linear" and config.views:

@@ -1,5 +1,6 @@
 """The table of what presets reach: its numbers by value, and only cells that all presets have."""
 
+import dataclasses
 import json
 
 import frontier
@@ -8,7 +9,7 @@ import pytest
 
 from shotfit.config import from_dict, to_dict
 from shotfit.presets import PRESETS
-from shotfit.records import Record
+from shotfit.records import Record, write_record
 
 
 def record(task, seed, base, novel, seconds):
@@ -43,8 +44,12 @@ def folder(tmp_path):
     return tmp_path
 
 
+def cells_in(folder, known="nothing"):
+    return frontier.read(frontier.parse(["--results", str(folder), "--known", str(known)]))
+
+
 def test_the_table_by_value(folder):
-    cells = frontier.read(folder)
+    cells = cells_in(folder)
     assert frontier.common(cells) == [("food", 1), ("food", 2)]
     text = frontier.table(cells)
     assert "Means over 2 fits each: food; seeds 1, 2, 4 shots" in text
@@ -54,21 +59,44 @@ def test_the_table_by_value(folder):
     assert rows["zero_shot"].endswith("| -20.0 ± 0.0 | 0 % | 1.5 | 0.5 % |")
 
 
+def test_a_run_that_is_known_is_not_made_again(folder, tmp_path, monkeypatch):
+    words = ["--tasks", "food", "--seeds", "1", "--results", str(folder)]
+    runs = dict(frontier.wanted(["food"], [1], 4))
+    published = runs["published", "food", 1]
+    kept = dataclasses.replace(
+        record("food", 1, 70, 70, 9.0), id=published.id, experiment=to_dict(published)
+    )
+    write_record(tmp_path / "suite", kept)
+    (folder / "food-seed1-published.json").unlink()
+    (folder / "food-seed1-fast.json").unlink()
+    made = []
+
+    def run(experiment, device):
+        made.append(experiment.id)
+        return record("food", 1, 50, 50, 1.0), None
+
+    monkeypatch.setattr(frontier, "run", run)
+    words += ["--known", str(tmp_path / "suite")]
+    frontier.main(words)
+    assert made == [runs["fast", "food", 1].id]
+    found = frontier.read(frontier.parse(words))
+    assert found["published"]["food", 1].metrics["base"] == 70
+
+
 def test_the_figure_has_a_point_a_preset(folder):
     pytest.importorskip("matplotlib")
-    (axes,) = frontier.figure(frontier.read(folder)).axes
+    (axes,) = frontier.figure(cells_in(folder)).axes
     assert [line.get_label() for line in axes.lines][0::2] == ["HM", "Joint"]
     assert np.asarray(axes.lines[0].get_xdata()).tolist() == [7.5, 15.0, 7.5, 300.0]
     assert {text.get_text() for text in axes.texts} == set(PRESETS)
 
 
-def test_without_a_common_cell_nothing_is_written(folder, tmp_path, capsys):
+def test_without_a_common_cell_nothing_is_written(folder, tmp_path):
     for path in folder.glob("*-published.json"):
         path.unlink()
     page = tmp_path / "page.md"
-    with pytest.raises(SystemExit):
-        frontier.main(["--results", str(folder), "--write", str(page)])
-    assert "no task" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="no task"):
+        frontier.main(["--results", str(folder), "--known", "none", "--write", str(page)])
     assert not page.exists()
 
 

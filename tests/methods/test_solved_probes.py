@@ -18,6 +18,7 @@ from plain_features import (
 from written_out_clip import NAMES, FixedSupport, fixed_passes, fixed_support, pictures
 
 from shotfit.errors import DataError, UsageError
+from shotfit.methods import get_method
 
 
 def centred(logits):
@@ -136,6 +137,16 @@ def test_gda_searches_alpha_only_where_that_is_asked_for():
     assert float(method.get_buffer("alpha")) == pytest.approx(best)
     assert method.selects_on == "validation shots"
     assert len(set(hits.values())) > 1, "a search among equals shows nothing"
+
+
+def test_gda_encodes_no_more_often_than_gives_a_class_its_views():
+    config = get_method("gda").Config(views_per_class=16)
+    passes = [config.passes_over(24 * shots, 24) for shots in (1, 2, 3, 4, 8, 16, 32)]
+    assert passes == [10, 8, 6, 4, 2, 1, 1]
+    images = len(fixed_support())
+    few = prepared("gda", views_per_class=3 * images // CLASSES)
+    assert torch.equal(few.gaussians, prepared("gda", passes=3).gaussians)
+    assert not torch.equal(few.gaussians, prepared("gda", passes=4).gaussians)
 
 
 @pytest.mark.parametrize("estimator", ["few_shot", "base_to_novel"])

@@ -273,6 +273,20 @@ def test_suite_keeps_protocols_apart():
     assert [c.key for c in everything.columns] == keys
 
 
+def test_memory_has_a_column_where_all_records_tell_it():
+    told = [
+        dataclasses.replace(one, cost={**one.cost, "peak_memory_bytes": 1.5e9 + 1e6 * number})
+        for number, one in enumerate(suite(["coop"], setting="all_to_all"))
+    ]
+    (panel,) = suite_report(told).panels
+    assert panel.columns[-1].title == "Memory MB"
+    assert measured(panel.rows[0].cells[-1]).mean == 1.5e9 + 1e6 * (len(told) - 1) / 2
+    text = render(suite_report(told), "markdown")
+    assert f"| {1500 + (len(told) - 1) / 2:,.0f} |" in text and "Memory: the most" in text
+    other = record("lora", setting="all_to_all")
+    assert "Memory" not in render(suite_report([*told, other]), "markdown")
+
+
 def test_m_is_in_the_row_only_where_it_differs():
     runs = suite_runs([record(m=100), record(m=300, seed=2), record("coop")])
     (group,) = protocol_groups(runs)

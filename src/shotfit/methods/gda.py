@@ -52,8 +52,16 @@ class GDAConfig:
     """Of the covariance, and of classes without images. Their alphas are not comparable."""
     passes: Count = 10
     """Augmented views of each image, each a sample of its own."""
+    views_per_class: Count | None = None
+    """No more passes than give a class, on average, so many views."""
     templates: tuple[Template, ...] = ()
     """Prompt templates to average; none means the task's own."""
+
+    def passes_over(self, images: int, classes: int) -> int:
+        """How often each of so many images of so many classes is encoded."""
+        if self.views_per_class is None:
+            return self.passes
+        return min(self.passes, -(-self.views_per_class * classes // images))
 
 
 class GDA(Method):
@@ -71,8 +79,9 @@ class GDA(Method):
         Raises:
             DataError: when the views of each class are all alike, such as a single one.
         """
-        features = self.encode_views(support, self.config.passes).flatten(0, 1).double()
-        labels = support.labels.to(features.device).repeat(self.config.passes)
+        passes = self.config.passes_over(len(support), len(self.trained_names))
+        features = self.encode_views(support, passes).flatten(0, 1).double()
+        labels = support.labels.to(features.device).repeat(passes)
         means = class_means(features, labels, len(self.trained_names))
         residuals = features - means[labels]
         if residuals.norm() <= 1e-6 * features.norm():

@@ -137,6 +137,8 @@ def _shown(cell: Cell, column: Column, digits: int) -> str:
         return f"{cell.ours.mean:,.0f}"
     if column.unit == "s":
         return f"{cell.ours.mean:.1f}"
+    if column.unit == "MB":
+        return f"{cell.ours.mean / 1e6:,.0f}"
     if column.unit == "p":
         return f"{cell.ours.mean:.3f}" if cell.ours.mean >= 0.0005 else "<0.001"
     mean = cell.ours.mean

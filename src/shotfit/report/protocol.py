@@ -52,6 +52,8 @@ class Run:
     """Of training, in wall-clock time."""
     processor_seconds: float | None
     """Of training, summed over the processors; None in records without it."""
+    peak_memory_bytes: float | None
+    """The most that was held; None in records without it."""
     split_hash: str
 
     @property
@@ -95,6 +97,7 @@ def run_of(record: Record) -> Run:
             parameters=sum(record.trainable_parameters),
             seconds=record.cost.get("seconds", math.nan),
             processor_seconds=record.cost.get("processor_seconds"),
+            peak_memory_bytes=record.cost.get("peak_memory_bytes"),
             split_hash=record.split_hash,
         )
     except (KeyError, TypeError, ValueError) as error:

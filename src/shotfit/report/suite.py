@@ -21,14 +21,18 @@ BASE_TO_NOVEL_NOTES = (
 
 MISSING_NOTE = "Runs of a table's tasks and seeds that are not there are told in place of a number."
 
+MEMORY_NOTE = (
+    "Memory: the most that the process held while it trained, on a GPU what it held there."
+)
+
 SELECTION_NOTE = "Selects on: the images on which a method chooses what training leaves open."
 
 
 def suite_report(records: Sequence[Record], *, shifted: bool = False) -> Report:
     """The tables of the embedded suite, or of its tasks under shifts.
 
-    Base-to-novel: methods by average base, novel, harmonic mean, joint accuracy, trained values
-    and seconds, then methods by task. All-to-all: methods by task, with the same two costs.
+    Base-to-novel: methods by average base, novel, harmonic mean, joint accuracy, trained values,
+    seconds and memory, then methods by task. All-to-all: methods by task, with the same costs.
     Processor seconds where all records tell them: other work on a machine hardly moves those.
 
     Raises:
@@ -69,6 +73,8 @@ def tables_of_runs(name: str, title: str, runs: Sequence[Run], empty: str) -> Re
             panels.append(_transfer(group, tasks, heading))
     if any(run.fact("setting") == "base_to_novel" for run in runs):
         notes += BASE_TO_NOVEL_NOTES
+    if any(column.unit == "MB" for panel in panels for column in panel.columns):
+        notes.append(MEMORY_NOTE)
     if any(cell.note for panel in panels for row in panel.rows for cell in row.cells):
         notes.append(MISSING_NOTE)
     return Report(name, title, tuple(panels), tuple(notes) if panels else (empty,))
@@ -143,15 +149,13 @@ def _shared_iters_per_shot(runs: Sequence[Run]) -> int | None:
 
 
 def _averages(runs: Sequence[Run], tasks: tuple[str, ...], heading: str) -> Panel:
-    columns = (
-        *(Column(key, metric_title(key)) for key in BASE_TO_NOVEL),
-        *_cost_columns(runs),
-    )
+    costs = _cost_columns(runs)
+    columns = (*(Column(key, metric_title(key)) for key in BASE_TO_NOVEL), *costs)
     seeds = {run.seed for run in runs}
     rows = []
     for name, mine in rows_of(runs).items():
         cells = [run_cell(mine, key, tasks, seeds) for key in BASE_TO_NOVEL]
-        rows.append(Row(name, (*cells, *_costs(mine, columns[-1].key)), _selects_on(mine)))
+        rows.append(Row(name, (*cells, *_costs(mine, costs)), _selects_on(mine)))
     title = f"Average of {len(tasks)} tasks" if len(tasks) != 1 else "".join(tasks)
     return Panel(f"{title} · {heading}", columns, tuple(rows))
 
@@ -161,14 +165,14 @@ def _by_task(runs: Sequence[Run], tasks: tuple[str, ...], heading: str) -> Panel
     metric, what = ("harmonic_mean", "HM") if base_to_novel else ("all", "Accuracy")
     accuracies = (*(Column(task, task) for task in tasks), Column("average", "Average"))
     # Base-to-novel has its costs beside the averages.
-    columns = accuracies if base_to_novel else (*accuracies, *_cost_columns(runs))
+    costs = () if base_to_novel else _cost_columns(runs)
+    columns = (*accuracies, *costs)
     seeds = {run.seed for run in runs}
     rows = []
     for name, mine in rows_of(runs).items():
         scopes = (*((task,) for task in tasks), tasks)
         cells = [run_cell(mine, metric, scope, seeds) for scope in scopes]
-        if not base_to_novel:
-            cells += _costs(mine, columns[-1].key)
+        cells += _costs(mine, costs)
         rows.append(Row(name, tuple(cells), "" if base_to_novel else _selects_on(mine)))
     return Panel(f"{what} by task · {heading}", columns, tuple(rows), digits=1)
 
@@ -208,15 +212,18 @@ def _selects_on(runs: Sequence[Run]) -> str:
     return entry.selects_on if entry else "nothing"
 
 
-def _cost_columns(runs: Sequence[Run]) -> tuple[Column, Column]:
+def _cost_columns(runs: Sequence[Run]) -> tuple[Column, ...]:
+    """What runs cost, as far as all of them tell."""
     told = all(run.processor_seconds is not None for run in runs)
     seconds = Column("processor_seconds", "CPU s", "s") if told else Column("seconds", "s", "s")
-    return Column("parameters", "Trained values", "count"), seconds
+    columns = Column("parameters", "Trained values", "count"), seconds
+    if any(run.peak_memory_bytes is None for run in runs):
+        return columns
+    return *columns, Column("peak_memory_bytes", "Memory MB", "MB")
 
 
-def _costs(runs: Sequence[Run], clock: str) -> list[Cell]:
-    parameters = [float(run.parameters) for run in runs]
-    return [Cell(_plain_mean(v)) for v in (parameters, [getattr(run, clock) for run in runs])]
+def _costs(runs: Sequence[Run], columns: Sequence[Column]) -> list[Cell]:
+    return [Cell(_plain_mean([float(getattr(r, c.key)) for r in runs])) for c in columns]
 
 
 def _plain_mean(values: Sequence[float]) -> Estimate:

@@ -31,7 +31,8 @@ METRICS = {"base": "base", "novel": "novel", "hm": "harmonic_mean", "accuracy": 
 class Column:
     """What a column shows: accuracy in percent, unless `unit` says otherwise.
 
-    Units are "%", "points" (a difference, with its sign), "p" (a p-value), "count" and "s".
+    Units are "%", "points" (a difference, with its sign), "p" (a p-value), "count", "s", and
+    "MB" of bytes.
     """
 
     key: str

@@ -39,9 +39,11 @@ PRESETS = {
     for preset in (
         Preset(
             "instant",
-            "nothing trains: a Gaussian for each class, on features that are encoded ten times",
+            "nothing trains: a Gaussian for each class, on 16 views of its images",
             # The few-shot estimator whatever the setting: a list may mix trained and other classes.
-            Recipe((Stage("gda", {"estimator": "few_shot", "alpha": 10.0}),)),
+            Recipe(
+                (Stage("gda", {"estimator": "few_shot", "alpha": 10.0, "views_per_class": 16}),)
+            ),
             quick=False,
         ),
         Preset(

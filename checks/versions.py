@@ -4,10 +4,10 @@
     make newest PYTHON=python3.13   # everything at its newest
 
 A fresh environment is made with the Python that runs this, which need not have any package, in
-build/, and kept: run again, it is used as it is. What the tests need beside the core is at its
-newest in both (`lower_bounds.py` tries the extras at their lowest). Numbers that were recorded with
-the pinned versions to the last digit are not asked of others (`RECORDED`). What came of it is kept
-in results/reliability/versions.json, from which `python -m torture write` writes
+build/, by uv, and kept: run again, it is used as it is. What the tests need beside the core is at
+its newest in both (`lower_bounds.py` tries the extras at their lowest). Numbers that were recorded
+with the pinned versions to the last digit are not asked of others (`RECORDED`). What came of it is
+kept in results/reliability/versions.json, from which `python -m torture write` writes
 docs/reliability.md. The exit code is that of the tests.
 """
 
@@ -29,6 +29,8 @@ MARKS = "not slow and not long and not network and not gpu and not data and not 
 RECORDED = ("tests/test_golden.py",)
 """Tests of digits that follow the versions of torch and Pillow."""
 COUNTS = re.compile(r"(\d+) (passed|failed|skipped|error)")
+NEWER = ("heic",)
+"""Extras that need newer versions of what ShotFit needs than it does."""
 BOUND = re.compile(r"^([\w-]+)\s*>=\s*([\w.]+)")
 
 
@@ -72,16 +74,29 @@ def install(folder: Path, pins: list[str]) -> None:
     """A fresh environment with this checkout and what its tests need.
 
     Raises:
-        SystemExit: when there is no such set of packages, with what pip says.
+        SystemExit: when there is no such set of packages, with what uv says.
     """
     venv.create(folder, with_pip=True, clear=True)
     (folder / "pins.txt").write_text("".join(f"{pin}\n" for pin in pins))
+    tools, extras = needed()
+    own = f"{ROOT}[{','.join(one for one in extras if not pins or one not in NEWER)}]"
     pip = [python_of(folder), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    command = [*pip, "--constraint", str(folder / "pins.txt"), "--editable", f"{ROOT}[dev]"]
+    subprocess.run([*pip, "uv"], check=True)
+    uv = [python_of(folder), "-m", "uv", "pip", "install", "--quiet", "--python", str(folder)]
+    command = [*uv, "--constraint", str(folder / "pins.txt"), "--editable", own, *tools]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
-        sys.exit(f"{done.stdout[-2000:]}{done.stderr[-4000:]}")
+        sys.exit(done.stderr[-4000:])
     (folder / "installed").touch()
+
+
+def needed() -> tuple[list[str], list[str]]:
+    """What `dev` asks for: packages, and extras of ShotFit's own."""
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    wanted = tomllib.loads(text)["project"]["optional-dependencies"]["dev"]
+    own = [re.fullmatch(r"shotfit\[(.*)\]", one) for one in wanted]
+    extras = [name for found in own if found for name in found[1].split(",")]
+    return [one for one, found in zip(wanted, own, strict=True) if not found], extras
 
 
 def tested(folder: Path, words: list[str]) -> subprocess.CompletedProcess[str]:

@@ -76,13 +76,17 @@ def page(record: dict[str, Any], versions: dict[str, Any]) -> str:
 
 
 def _said(record: dict[str, Any], name: str) -> str:
+    """The commands that asked for it, and what they took."""
     seconds = sum(unit["processor_seconds"] for unit in record[name].values())
-    asked = [json.dumps(unit["asked"], sort_keys=True) for unit in record[name].values()]
-    most = Counter(asked).most_common(1)[0][0]
-    options = " ".join(f"--{key} {value}" for key, value in json.loads(most).items())
+    asked = Counter(json.dumps(unit["asked"], sort_keys=True) for unit in record[name].values())
+    rows = "" if len(asked) == 1 else ", {} rows"
+    commands = []
+    for options, count in asked.most_common():
+        words = " ".join(f"--{key} {value}" for key, value in json.loads(options).items())
+        commands.append(f"`python -m torture run --part {name} {words}`{rows.format(count)}")
     return (
-        f"`python -m torture run --part {name} {options}`: {seconds / 60:.0f} minutes of one "
-        f"processor, on a machine with {record['processors']}."
+        f"{'; '.join(commands)}: {seconds / 60:.0f} minutes of one processor, on a machine with "
+        f"{record['processors']}."
     )
 
 

@@ -118,6 +118,11 @@ def test_the_page_says_what_was_lost():
     assert "`fit`, kills: lost (exit code 0), 3 times" in text
     assert "4 of them went on from a checkpoint." in text
     assert "`python -m torture run --part interruptions --kills 6`: 1 minutes of one" in text
+    more = {"asked": {"kills": 50}, "processor_seconds": 119, "found": found}
+    units = {"fit": {**unit, "found": found}, "bench": more, "sweep": more}
+    text = page({"interruptions": units, "processors": 2}, {})
+    command = "`python -m torture run --part interruptions --kills"
+    assert f"{command} 50`, 2 rows; {command} 6`, 1 rows: 5 minutes of one processor" in text
     counts = {"inputs": 1200, "read": 1000, "refused": 190, "failed": 9, "slow": 1}
     found = {**counts, "kept": 7, "failures": {"KeyError in a.py:b": "00"}}
     units = {"record": {**unit, "found": found}}

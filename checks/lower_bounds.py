@@ -3,12 +3,14 @@
     python checks/lower_bounds.py                  # every extra that has tests, some minutes each
     python checks/lower_bounds.py plots sklearn    # these
 
-The packages of an extra are downloaded at their lower bounds. A fresh environment gets them, and
+The packages of an extra are downloaded at their lower bounds, and what these ask for where what is
+installed here is too new for them. A fresh environment gets them, and
 links to the core's packages, to what all of these ask for, and to what the tests need, as they are
 in the environment that runs this (`checks/release.py`). There the tests of the extra run.
 The exit code is 1 if one fails.
 """
 
+import importlib.metadata
 import os
 import shutil
 import subprocess
@@ -82,23 +84,75 @@ def requirements(name: str, extras: dict[str, list[str]]) -> list[Requirement]:
 
 def tried(core: list[Requirement], extra: list[Requirement], tests: str, folder: Path) -> str:
     """What tests of an extra say when they fail; empty when they pass."""
-    lowest = folder / "lowest"
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    wanted = [str(at_lower_bound(one)) for one in extra]
-    done = run([*pip, "--no-deps", "--only-binary", ":all:", "--target", str(lowest), *wanted])
-    if done.returncode:
-        return done.stderr[-500:]
-    own = {canonicalize_name(one.name) for one in extra}
-    others = needed([*core, *extra, *map(Requirement, KIT)]) - own
-    fresh = linked(others, folder / "fresh")
+    lowest, wanted = folder / "lowest", [at_lower_bound(one) for one in extra]
+    asked: list[Requirement] = list(wanted)
+    while wanted:
+        done = download(wanted, lowest)
+        if done.returncode:
+            return done.stderr[-500:]
+        asked += wanted
+        wanted = unmet(asked, lowest)
+    here = versions(lowest)
+    others = [one for one in asks(asked, lowest) if canonicalize_name(one.name) not in here]
+    packages = needed([*core, *others, *map(Requirement, KIT)]) - here.keys()
+    fresh = linked(packages, folder / "fresh")
     (site,) = fresh.glob("lib/python*/site-packages")
     put_in(lowest, site)
+    (site / "shotfit.pth").write_text(f"{ROOT / 'src'}\n")
     environ = os.environ | {"OMP_NUM_THREADS": "1", "PATH": f"{fresh}/bin:{os.environ['PATH']}"}
     options = ["-x", "-p", "no:cacheprovider", "-m", "", "-W", "default"]
     command = [str(fresh / "bin" / "python"), "-m", "pytest", *options, *tests.split()]
     done = run(command, environ)
     said = (done.stdout + done.stderr)[-3000:]
     return said if done.returncode or " passed" not in done.stdout else ""
+
+
+def download(wanted: list[Requirement], folder: Path) -> subprocess.CompletedProcess[str]:
+    """Puts these packages, and no others, into a folder."""
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    options = ["--no-deps", "--only-binary", ":all:", "--upgrade", "--target", str(folder)]
+    return run([*pip, *options, *map(str, wanted)])
+
+
+def versions(folder: Path) -> dict[str, str]:
+    """The packages of a folder, and their versions."""
+    found = importlib.metadata.distributions(path=[str(folder)])
+    return {canonicalize_name(one.name): one.version for one in found}
+
+
+def asks(asked: list[Requirement], folder: Path) -> list[Requirement]:
+    """What the packages of a folder ask for, with the extras for which they were asked for."""
+    extras: dict[str, set[str]] = {}
+    for one in asked:
+        extras.setdefault(canonicalize_name(one.name), {""}).update(one.extras)
+    found = []
+    for package in importlib.metadata.distributions(path=[str(folder)]):
+        wanted = extras.get(canonicalize_name(package.name), {""})
+        for one in map(Requirement, package.requires or ()):
+            if one.marker is None or any(one.marker.evaluate({"extra": e}) for e in wanted):
+                found.append(one)
+    return found
+
+
+def unmet(asked: list[Requirement], folder: Path) -> list[Requirement]:
+    """What the packages of a folder ask for that neither it nor this environment has: an old package
+    may want another version of one that came along with a new one."""
+    here = versions(folder)
+    missing = {}
+    for one in asks(asked, folder):
+        name = canonicalize_name(one.name)
+        version = here.get(name) or _installed(name)
+        if version is None or not one.specifier.contains(version, prereleases=True):
+            both = missing[name].specifier & one.specifier if name in missing else one.specifier
+            missing[name] = Requirement(f"{name}{both}")
+    return list(missing.values())
+
+
+def _installed(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def put_in(lowest: Path, site: Path) -> None:

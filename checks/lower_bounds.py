@@ -135,8 +135,8 @@ def asks(asked: list[Requirement], folder: Path) -> list[Requirement]:
 
 
 def unmet(asked: list[Requirement], folder: Path) -> list[Requirement]:
-    """What the packages of a folder ask for that neither it nor this environment has: an old package
-    may want another version of one that came along with a new one."""
+    """What the packages of a folder ask for that neither it nor this environment has: an old one
+    may want another version of what came along with a new one."""
     here = versions(folder)
     missing = {}
     for one in asks(asked, folder):

@@ -181,8 +181,8 @@ def _write_tokenizer(method: Method, path: Path) -> None:
 
 def _round_to_int8(path: Path) -> None:
     """Matrix products in 8 bits: weights rounded once with a scale for each output, activations in
-    every pass with one scale (onnxruntime's dynamic quantization). Constants are computed once here,
-    by standard operators alone, and weights lie beside: a session starts in a third of the time."""
+    every pass with one scale (onnxruntime's dynamic quantization). Constants are folded here, and
+    weights lie beside, so that a session starts in a third of the time."""
     import onnxruntime
     from onnxruntime.quantization import QuantType, quantize_dynamic
     from onnxruntime.quantization.shape_inference import quant_pre_process

@@ -212,4 +212,5 @@ def _versions(runs: dict[str, Any]) -> str:
         failed = run.get("failed", 0) + run.get("error", 0)
         counts = [f"{n:,}" for n in (run.get("passed", 0), failed, run.get("skipped", 0))]
         lines.append(f"| {' | '.join([name, *found, *counts])} |")
-    return "\n".join(lines)
+    notes = [f"{name}: {run['note']}" for name, run in runs.items() if "note" in run]
+    return "\n\n".join(["\n".join(lines), *notes])

@@ -8,11 +8,11 @@ import time
 import pytest
 import torch
 from conftest import tiny_clip
+from pil_processors import CLIPImageProcessorPil
 from plain_clip import pooled
 from safetensors.torch import load_file, save_file
 from small_tokenizer import small_tokenizer
 from transformers import BertConfig, CLIPModel, CLIPTextConfig
-from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 
 from shotfit.backbone import Backbone, hub
 from shotfit.backbone.clip_modules import read_clip

@@ -310,7 +310,7 @@ def test_augmentation_mirrors():
 
 @pytest.mark.parametrize("size", [(40, 30), (31, 57), (224, 224), (33, 32), (300, 41)])
 def test_test_pixels_are_those_of_transformers(size):
-    from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
+    from pil_processors import CLIPImageProcessorPil
 
     noise = np.random.default_rng(1).integers(0, 255, (size[1], size[0], 3), dtype=np.uint8)
     image = Image.fromarray(noise)

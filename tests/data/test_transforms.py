@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
-from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
+from pil_processors import CLIPImageProcessorPil, SiglipImageProcessorPil
 
 from shotfit.backbone.hub import read_image_spec
 from shotfit.data import transforms

@@ -24,7 +24,8 @@ LOCK, MADE, PROBE, WHOLE = "lock", "made", "probe", "whole"
 """All that lies in a hidden folder of ours."""
 PROBE_BYTES = 1 << 20
 TRIES = 8
-OS_ERROR = re.compile(r"\(os error (\d+)\)")
+# As safetensors writes it from version 0.6 on, and before.
+OS_ERROR = re.compile(r"\(os error (\d+)\)|\bOs \{ code: (\d+)")
 # What is answered where two names cannot be exchanged in one step.
 NO_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP)
 
@@ -138,7 +139,7 @@ def _errors_of_the_system(target: Path) -> Iterator[None]:
         number = OS_ERROR.search(str(error))
         if isinstance(error, OSError) or number is None:
             raise
-        code = int(number[1])
+        code = int(number[1] or number[2])
         raise OSError(code, os.strerror(code), str(target)) from error
 
 

@@ -266,7 +266,8 @@ def towers(model: Any, tokenizer: Any) -> tuple[ImageTower, TextTower]:
     Raises:
         DataError: for an image model without its pooling head, or a tokenizer without padding.
     """
-    if not model.config.vision_config.vision_use_head:
+    # Earlier versions of transformers say so only where there is none.
+    if not getattr(model.config.vision_config, "vision_use_head", True):
         raise DataError("This SigLIP model has no pooling head, so no image embedding.")
     if tokenizer.pad_token_id is None or tokenizer.eos_token_id is None:
         raise DataError("The tokenizer of a SigLIP model needs a padding and an end token.")

@@ -20,6 +20,7 @@ from shotfit.errors import DataError, UsageError
 from shotfit.experiment import Experiment, fit_task
 from shotfit.methods import get_method, list_methods
 from shotfit.recipe import two_stage
+from shotfit.records import load_records
 from shotfit.records.dynamics import DynamicsPoint, read_dynamics
 from shotfit.report.figures.studies import plot_dynamics, plot_gain, plot_sweep
 from shotfit.report.phases import mean_points, phase_break, smooth
@@ -349,6 +350,10 @@ def test_sweep_command_draws_a_sweep_and_the_gain(tmp_path, shapes_as_animals):
         )
         assert "alpha 0.4: base" in text
         command("sweep", "second-stage", *budget, *folders, "--results", tmp_path / "b")
+    alone = ["sweep", "alpha", "--values", 0.4, *budget, *folders, "--results", tmp_path / "d"]
+    command(*alone, "-o", "training.precision=bf16")
+    (kept,) = load_records(tmp_path / "d")
+    assert [s["training"]["precision"] for s in kept.experiment["recipe"]["stages"]] == ["bf16"] * 2
     pair = ["sweep", "alpha", "training.lr", "--values", 0.4, 0.6, "--second-values", 1e-4, 2e-4]
     text = command(*pair, *budget, *folders, "--results", tmp_path / "c")
     assert "alpha 0.4, training.lr 0.0001: base" in text
@@ -356,7 +361,10 @@ def test_sweep_command_draws_a_sweep_and_the_gain(tmp_path, shapes_as_animals):
     assert len(list((tmp_path / "a").rglob("*.json"))) == 2
     assert len(list((tmp_path / "b").rglob("*.json"))) == 1
     figures = sorted(path.name for path in (tmp_path / "figures").iterdir())
-    assert [name.split("_")[0] for name in figures] == ["second-stage", "sweep", "sweep"]
+    assert [name.split("_")[0] for name in figures] == [
+        "second-stage",
+        *("sweep", "sweep", "sweep"),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,7 @@ def sweep(
     ] = None,
     setting: Annotated[str, typer.Option(help="base-to-novel or all-to-all.")] = "base-to-novel",
     iters_per_shot: Annotated[int, typer.Option(min=1, help="M, unless it is swept.")] = 300,
+    option: options.MethodOptions = None,
     backbone: Annotated[str, typer.Option(help="Hub id, folder, or iconclip.")] = "iconclip",
     results: Annotated[Path, typer.Option(help="Folder of the records.")] = Path("results/sweep"),
     out: Annotated[Path, typer.Option(help="Folder of the figure.")] = Path("figures"),
@@ -65,13 +66,13 @@ def sweep(
         shots=[shots],
         seeds=seeds or [1, 2, 3],
         settings=[setting],
-        overrides=Overrides({"iters_per_shot": iters_per_shot}),
+        overrides=Overrides({"iters_per_shot": iters_per_shot}, options.parse_pairs(option)),
     )
     datasets = len({str(experiment.data) for experiment in experiments})
     tasks = (
         f"{datasets} tasks" if datasets > 1 else str(experiments[0].data.get("name", "a folder"))
     )
-    title = f"{method}, {setting.replace('_', '-')}, {shots} shots, {tasks}"
+    title = ", ".join((method, *(option or ()), setting.replace("_", "-"), f"{shots} shots", tasks))
     surroundings = Surroundings(results, out, device, root, quiet, overwrite)
     if axes == ["second-stage"]:
         gain_study(experiments, title, surroundings)

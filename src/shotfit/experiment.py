@@ -36,7 +36,7 @@ from shotfit.data.task import Setting, Task, make_task
 from shotfit.data.transfer import transfer_targets
 from shotfit.data.transforms import CROP_SCALE
 from shotfit.errors import UsageError
-from shotfit.evaluation.metrics import evaluate, evaluate_transfer
+from shotfit.evaluation.metrics import Measurement, evaluate_transfer, measure
 from shotfit.methods import get_method
 from shotfit.methods.base import Method
 from shotfit.methods.published import TaskFacts
@@ -175,7 +175,8 @@ def run(
     if measurable and announce is not None:
         images = sum(len(split.examples) for split in task.tests.values())
         announce(f"evaluating {images:,} test images", 0, 0)
-    metrics = evaluate(method, task.tests) if measurable else {}
+    found = measure(method, task.tests) if measurable else Measurement({})
+    metrics = found.metrics
     if measurable and targets:
         metrics |= evaluate_transfer(method, targets)
     record = Record(
@@ -184,6 +185,7 @@ def run(
         dataset=dataset.name,
         status="interrupted" if stopped else "done",
         metrics=metrics,
+        classes=[list(of_class) for of_class in found.classes],
         curve=log.points,
         # Without a step, what `prepare` and `finish` have solved for.
         trainable_parameters=log.trainable or [trainable_parameters(method)],

@@ -11,6 +11,7 @@ from shotfit.data.dataset import Dataset, Example, Split
 from shotfit.evaluation.metrics import accuracy, evaluate, predict_logits
 from shotfit.experiment import Experiment, run
 from shotfit.methods.base import ClassEmbeddings, Method
+from shotfit.records import read_record, write_record
 
 NAMES = ("red", "green", "blue", "cat", "dog")
 BASE, NOVEL = NAMES[:3], NAMES[3:]
@@ -122,7 +123,7 @@ def test_no_images_have_no_logits(method):
     assert predict_logits(method, Split(NAMES, ()), classes).shape == (0, 5)
 
 
-def test_a_record_holds_the_metrics_of_the_task(monkeypatch):
+def test_a_record_holds_the_metrics_of_the_task(monkeypatch, tmp_path):
     """From test images to the record: the halves are those of the dataset, in order."""
     train = tuple(Example(f"t{n}", n, Image.new("RGB", (40, 40))) for n in range(5))
     test = BASE_SPLIT.examples + tuple(
@@ -133,3 +134,8 @@ def test_a_record_holds_the_metrics_of_the_task(monkeypatch):
     experiment = Experiment(source="", data={}, setting="base_to_novel", shots=1)
     record, _ = run(experiment, dataset=dataset)
     assert record.metrics == pytest.approx(EXPECTED)
+    counts = [(1, 2), (1, 1), (2, 2), (1, 2), (2, 2)]
+    names = [("base", name) for name in BASE] + [("novel", name) for name in NOVEL]
+    told = [[*name, *count] for name, count in zip(names, counts, strict=True)]
+    assert record.classes == told
+    assert read_record(write_record(tmp_path, record)).classes == told

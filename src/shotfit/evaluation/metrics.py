@@ -1,6 +1,7 @@
 """Accuracy in percent, in closed halves and in the joint label space."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -11,6 +12,19 @@ from shotfit.data.prefetch import Loading, plain_batches
 from shotfit.methods.base import ClassEmbeddings, Method
 
 EVAL_BATCH = 128
+
+
+ClassCounts = list[tuple[str, str, int, int]]
+"""Of a metric and a class: how many of its images are answered right, of how many."""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """The metrics of a task's test splits, in percent, and `classes` of those in which a split's
+    images are answered among its own names."""
+
+    metrics: dict[str, float]
+    classes: ClassCounts = field(default_factory=list)
 
 
 def accuracy(logits: Tensor, labels: Tensor) -> float:
@@ -35,9 +49,14 @@ def predict_logits(
     return torch.cat(logits) if logits else torch.zeros(0, len(classes.names))
 
 
-@torch.no_grad()
 def evaluate(method: Method, tests: Mapping[str, Split]) -> dict[str, float]:
-    """The metrics of a task's test splits, in percent.
+    """The metrics of `measure`, in percent."""
+    return measure(method, tests).metrics
+
+
+@torch.no_grad()
+def measure(method: Method, tests: Mapping[str, Split]) -> Measurement:
+    """What a method answers on a task's test splits.
 
     One split gives its accuracy under its own key. Base and novel splits give `base` and `novel`
     (each among its own names, the published protocol) with their `harmonic_mean`, and the joint
@@ -49,9 +68,9 @@ def evaluate(method: Method, tests: Mapping[str, Split]) -> dict[str, float]:
     method.eval()
     try:
         if "novel" not in tests:
-            return {key: _closed(method, split) for key, split in tests.items()}
+            return _each(method, tests)
         if not method.open_vocabulary:
-            return {"base": _closed(method, tests["base"])}
+            return _each(method, {"base": tests["base"]})
         return _base_to_novel(method, tests["base"], tests["novel"])
     finally:
         method.train(training)
@@ -71,7 +90,7 @@ def evaluate_transfer(method: Method, targets: Mapping[str, Split]) -> dict[str,
     method.eval()
     try:
         found = {
-            f"to_{name}": _closed(method, split)
+            f"to_{name}": accuracy(_closed(method, split), torch.tensor(split.labels))
             for name, split in targets.items()
             if method.open_vocabulary or set(split.classnames) <= set(method.trained_names)
         }
@@ -82,12 +101,30 @@ def evaluate_transfer(method: Method, targets: Mapping[str, Split]) -> dict[str,
     return found
 
 
-def _closed(method: Method, split: Split) -> float:
-    logits = predict_logits(method, split, method.encode_classes(split.classnames))
-    return accuracy(logits, torch.tensor(split.labels))
+def count_classes(metric: str, logits: Tensor, labels: Tensor, names: Sequence[str]) -> ClassCounts:
+    """Images of each class, and those of them that are answered right; logits (images, classes)."""
+    right = logits.argmax(dim=-1) == labels
+    images = labels.bincount(minlength=len(names)).tolist()
+    hits = labels[right].bincount(minlength=len(names)).tolist()
+    return [(metric, *of_class) for of_class in zip(names, hits, images, strict=True)]
 
 
-def _base_to_novel(method: Method, base: Split, novel: Split) -> dict[str, float]:
+def _closed(method: Method, split: Split) -> Tensor:
+    """Logits among a split's own names."""
+    return predict_logits(method, split, method.encode_classes(split.classnames))
+
+
+def _each(method: Method, tests: Mapping[str, Split]) -> Measurement:
+    """Every split among its own names."""
+    found = Measurement({})
+    for key, split in tests.items():
+        logits, labels = _closed(method, split), torch.tensor(split.labels)
+        found.metrics[key] = accuracy(logits, labels)
+        found.classes.extend(count_classes(key, logits, labels, split.classnames))
+    return found
+
+
+def _base_to_novel(method: Method, base: Split, novel: Split) -> Measurement:
     names = (*base.classnames, *novel.classnames)
     classes = method.encode_classes(names)
     count = len(base.classnames)
@@ -109,4 +146,6 @@ def _base_to_novel(method: Method, base: Split, novel: Split) -> dict[str, float
         metrics["base_in_joint"] * len(base.examples)
         + metrics["novel_in_joint"] * len(novel.examples)
     ) / images
-    return metrics
+    classes = count_classes("base", of_base[:, :count], base_labels, base.classnames)
+    classes += count_classes("novel", of_novel[:, count:], novel_labels, novel.classnames)
+    return Measurement(metrics, classes)

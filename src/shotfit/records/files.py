@@ -25,14 +25,15 @@ def write_text(path: Path, text: str) -> None:
         raise DataError(f"Cannot write the record {path}: {error}") from error
 
 
-def spelled(values: dict[str, Any], rows: str) -> str:
-    """`values` as JSON for people: what is called `rows` has a line for each of its entries, so
-    that a curve of 80 points is 80 lines of a diff and not 480."""
-    lines = [json.dumps(row) for row in values[rows]]
-    text = json.dumps({**values, rows: ["ROWS"]}, indent=1, ensure_ascii=False)
-    return text.replace(
-        '[\n  "ROWS"\n ]', "[\n  " + ",\n  ".join(lines) + "\n ]" if lines else "[]"
-    )
+def spelled(values: dict[str, Any], *rows: str) -> str:
+    """`values` as JSON for people: what `rows` name has a line for each of its entries, so that a
+    curve of 80 points is 80 lines of a diff and not 480."""
+    text = json.dumps({**values, **{key: [key] for key in rows}}, indent=1, ensure_ascii=False)
+    for key in rows:
+        lines = [json.dumps(row, ensure_ascii=False) for row in values[key]]
+        spread = "[\n  " + ",\n  ".join(lines) + "\n ]" if lines else "[]"
+        text = text.replace(f'\n "{key}": [\n  "{key}"\n ]', f'\n "{key}": {spread}')
+    return text
 
 
 def read_values(path: Path, kind: str) -> dict[str, Any]:

@@ -26,6 +26,9 @@ class Record:
     status: str
     """"done", "interrupted" with what was there then, or "failed" with the traceback in `error`."""
     metrics: dict[str, float] = field(default_factory=dict)
+    classes: list[list[str | int]] = field(default_factory=list)
+    """[metric, class, images answered right, images] of the metrics among a split's own names;
+    none in records from before this was noted."""
     curve: list[list[float]] = field(default_factory=list)
     """[stage, iteration, loss, learning rate], thinned to at most 200 points a stage."""
     trainable_parameters: list[int] = field(default_factory=list)
@@ -84,7 +87,7 @@ def write_record(folder: Path, record: Record) -> Path:
 
 def record_text(record: Record) -> str:
     """A record as JSON, a line for each point of its curve, without the last line break."""
-    return spelled(to_dict(record), "curve")
+    return spelled(to_dict(record), "curve", "classes")
 
 
 def read_record(path: Path) -> Record:

@@ -42,13 +42,13 @@ def lay_out(panel: Panel) -> Layout:
         chosen = any(row.selects_on for row in panel.rows)
         body = tuple(
             (
-                Text(method_label(row.method), "name"),
+                Text(_name(panel, row), "name"),
                 *((Text(row.selects_on, "part"),) if chosen else ()),
                 *(ours for ours, _, _ in line),
             )
             for row, line in zip(panel.rows, lines, strict=True)
         )
-        header = ("Method", *(("Selects on",) if chosen else ()), *titles)
+        header = (panel.of, *(("Selects on",) if chosen else ()), *titles)
         return Layout((), header, body, (True,) * len(body))
     if len(panel.columns) <= WIDE:
         body = tuple(
@@ -60,6 +60,10 @@ def lay_out(panel: Panel) -> Layout:
             groups, ("Method", *("ours", "paper", "Δ") * len(titles)), body, (True,) * len(body)
         )
     return _stacked(panel, titles, lines)
+
+
+def _name(panel: Panel, row: Row) -> str:
+    return method_label(row.method) if panel.of == "Method" else row.method
 
 
 Line = list[tuple[Text, Text, Text]]
@@ -80,10 +84,11 @@ def _stacked(panel: Panel, titles: list[str], lines: list[Line]) -> Layout:
 
 def _marked(panel: Panel) -> list[Line]:
     """Per row and column the three texts, the best and the second of every column marked."""
+    ranked = panel.rows if panel.of == "Method" else ()
     marks = [
         (
-            _ranks(panel.rows, number, column, panel.digits, _mean_of_ours),
-            _ranks(panel.rows, number, column, panel.digits, _printed_value),
+            _ranks(ranked, number, column, panel.digits, _mean_of_ours),
+            _ranks(ranked, number, column, panel.digits, _printed_value),
         )
         for number, column in enumerate(panel.columns)
     ]

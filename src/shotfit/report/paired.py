@@ -114,22 +114,22 @@ def compare_report(runs: Sequence[Run], rows: Sequence[str]) -> Report:
     for group in groups:
         there = rows_of(group)
         found |= set(there)
-        names = [name for name in map(_row_name, rows) if name in there]
-        if len(names) < 2 or names[0] != _row_name(rows[0]):
+        names = [name for name in map(row_name, rows) if name in there]
+        if len(names) < 2 or names[0] != row_name(rows[0]):
             continue
         comparisons = _comparisons(there, names, metrics_of(group))
         heading = describe_protocol(group)
         panels += [_overall(comparisons, heading), _by_dataset(there, names, heading)]
         start = f"{heading}: " if len(groups) > 1 else ""
         notes += [start + sentence for sentence in _verdicts(comparisons)]
-    for word, name in zip(rows, map(_row_name, rows), strict=True):
+    for word, name in zip(rows, map(row_name, rows), strict=True):
         if name not in found:
             raise unknown_name("method among these records", word, sorted(found))
     if not panels:
         raise DataError(f"No protocol has both {rows[0]} and another of those named.")
     return Report(
         "compare",
-        f"{method_label(_row_name(rows[0]))} against others",
+        f"{method_label(row_name(rows[0]))} against others",
         tuple(panels),
         (
             *notes,
@@ -150,10 +150,10 @@ def compared(runs: Sequence[Run], rows: Sequence[str]) -> list[Comparison]:
     groups = protocol_groups(runs)
     if len(groups) != 1:
         raise UsageError(f"These are runs of {len(groups)} protocols; compare those of one.")
-    return _comparisons(rows_of(groups[0]), list(map(_row_name, rows)), metrics_of(groups[0]))
+    return _comparisons(rows_of(groups[0]), list(map(row_name, rows)), metrics_of(groups[0]))
 
 
-def _row_name(word: str) -> str:
+def row_name(word: str) -> str:
     """A row as tables name it, from the words of `shotfit bench`."""
     method, bracket, variant = word.partition("[")
     return spelled_method(method) + bracket + variant

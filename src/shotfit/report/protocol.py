@@ -42,6 +42,8 @@ class Run:
     variant: tuple[tuple[str, Any], ...]
     """What differs from the method's published protocol."""
     metrics: Mapping[str, float]
+    classes: Mapping[tuple[str, str], tuple[int, int]]
+    """Images that were answered right, and images, by metric and class, as the record tells."""
     iters_per_shot: int | None
     """M, None where the budget does not depend on it."""
     trained: bool
@@ -92,6 +94,7 @@ def run_of(record: Record) -> Run:
             table=(*_table_facts(experiment), *sorted((k, str(v)) for k, v in data.items())),
             variant=tuple(_variant(recipe, template, words, trained).items()),
             metrics=record.metrics,
+            classes=_class_counts(record.classes),
             iters_per_shot=_iters_per_shot(recipe) if trained else None,
             trained=trained,
             parameters=sum(record.trainable_parameters),
@@ -104,6 +107,15 @@ def run_of(record: Record) -> Run:
         raise DataError(
             f"The experiment of record {record.id} is incomplete: {type(error).__name__} {error}"
         ) from error
+
+
+def _class_counts(rows: Iterable[Sequence[str | int]]) -> dict[tuple[str, str], tuple[int, int]]:
+    counts: dict[tuple[str, str], tuple[int, int]] = {}
+    for metric, name, right, images in rows:
+        # Classes may share a name.
+        before = counts.get((str(metric), str(name)), (0, 0))
+        counts[str(metric), str(name)] = before[0] + int(right), before[1] + int(images)
+    return {key: count for key, count in counts.items() if count[1]}
 
 
 def runs_of(records: Iterable[Record]) -> tuple[Run, ...]:

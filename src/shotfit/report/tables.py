@@ -9,6 +9,7 @@ values. A cell that was never run is empty.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from shotfit.averages import Estimate, estimate, harmonic_mean, mean
 from shotfit.paper import PaperTable, PrintedCell, decimals, unique
@@ -73,12 +74,14 @@ class Row:
 
 @dataclass(frozen=True)
 class Panel:
-    """One grid of methods by columns, with the digits it is shown in."""
+    """One grid of methods, or of classes, by columns, with the digits it is shown in."""
 
     title: str
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
     digits: int = 2
+    of: Literal["Method", "Class"] = "Method"
+    """What the rows are; among classes there is no best."""
 
     @property
     def has_printed(self) -> bool:

@@ -1,5 +1,6 @@
 """shotfit compare"""
 
+import dataclasses
 from typing import Annotated
 
 import typer
@@ -26,6 +27,10 @@ def compare(
     out: tables.Out = None,
     overwrite: options.Overwrite = False,
     where: tables.Where = None,
+    classes: Annotated[
+        int,
+        typer.Option(min=0, help="Also as many classes of each dataset, those that differ most."),
+    ] = 0,
 ) -> None:
     """Whether one method is above another: paired differences, intervals and corrected p-values.
 
@@ -33,10 +38,15 @@ def compare(
     """
     from shotfit.errors import DataError
     from shotfit.report import compare_report
+    from shotfit.report.paired_classes import class_panels
     from shotfit.report.protocol import runs_of
 
     tables.require_format(form)
     records = tables.read_records(results, where or [])
     if not records:
         raise DataError(f"There is no finished record in {results}; `shotfit bench` makes them.")
-    tables.show(compare_report(runs_of(records), methods), form, out, overwrite=overwrite)
+    report = compare_report(runs_of(records), methods)
+    if classes:
+        panels = class_panels(runs_of(records), methods, classes)
+        report = dataclasses.replace(report, panels=(*report.panels, *panels))
+    tables.show(report, form, out, overwrite=overwrite)

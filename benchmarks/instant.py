@@ -2,23 +2,34 @@
 
     python benchmarks/instant.py                                   # measures what is missing
     python benchmarks/instant.py --write docs/speed-and-accuracy.md
+    python benchmarks/instant.py --shapes ViT-B/32 ViT-B/16 --write docs/speed-and-accuracy.md
 
 GDA's few-shot estimator as `instant` has it, base to novel, with so many passes over the shots. A
-task with fewer training images in a class than there are shots is left out.
+task with fewer training images in a class than there are shots is left out. The third times the
+preset by the clock on the wall, with models of CLIP's shapes and random weights.
 """
 
 import argparse
 import json
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 from page import put
+from PIL import Image
+from speed.ours import Words
+from speed.shapes import SHAPES, class_names, random_clip
 
 from shotfit.averages import harmonic_mean, mean
+from shotfit.backbone import Backbone
+from shotfit.data.dataset import Example, Split
 from shotfit.data.sources.demo import list_tasks
+from shotfit.data.transforms import ImageSpec
 from shotfit.errors import DataError
-from shotfit.experiment import Experiment, run
+from shotfit.experiment import Experiment, run, support_set
+from shotfit.methods import get_method
+from shotfit.presets import PRESETS
 from shotfit.recipe import Recipe, Stage
 from shotfit.system.files import write_atomically
 
@@ -38,7 +49,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--write", type=Path, help="put what was found into this page")
+    parser.add_argument("--shapes", nargs="+", default=[], help="time the preset on these")
+    parser.add_argument("--threads", type=int, default=2, help="with --shapes")
     options = parser.parse_args(arguments)
+    if options.shapes:
+        times = timed(options.shapes, options.threads)
+        print(times)
+        if options.write is not None:
+            put(options.write, "instant-times", times)
+        return
     kept = options.results.read_text(encoding="utf-8") if options.results.exists() else "{}"
     if options.write is None:
         torch.set_num_threads(1)
@@ -69,6 +88,29 @@ def measured(task: str, shots: int, seed: int, passes: int) -> dict[str, float]:
         return {}
     seconds = record.cost["processor_seconds"]
     return {**{key: record.metrics[key] for key in METRICS}, "processor_seconds": seconds}
+
+
+def timed(names: Sequence[str], threads: int, classes: int = 24, shots: int = 16) -> str:
+    """Markdown: seconds by the clock from images in memory to a classifier that can answer."""
+    torch.set_num_threads(threads)
+    (stage,) = PRESETS["instant"].recipe.stages
+    kind = get_method(stage.method)
+    lines = [f"| model | seconds, {threads} threads |", "|---|---:|"]
+    for name in names:
+        shape = SHAPES[name]
+        spec = ImageSpec(size=shape.image, resize=shape.image)
+        backbone = Backbone.from_model(random_clip(shape), Words(shape.vocabulary), spec)
+        examples = tuple(
+            Example(str(n), n % classes, Image.effect_noise((300, 300), 80).convert("RGB"))
+            for n in range(classes * shots)
+        )
+        started = time.perf_counter()
+        with support_set(Split(class_names(classes), examples), backbone, 1) as support:
+            method = kind(backbone, kind.Config(**stage.options))
+            method.setup(support)
+            method.encode_classes(support.classnames)
+        lines.append(f"| {name} | {time.perf_counter() - started:.0f} |")
+    return "\n".join(lines)
 
 
 def table(cells: Cells) -> str:

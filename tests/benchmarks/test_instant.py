@@ -29,3 +29,8 @@ def test_the_table_by_value_and_nothing_twice(tmp_path, monkeypatch):
     instant.main([*words, "--write", str(page)])
     # Base 63.5, and the harmonic mean of that and 70.
     assert "| 4 | 2 | 8 | 2 | 63.5 | 70.0 | 66.6 | 50.0 | 1.0 |" in page.read_text()
+
+
+def test_the_preset_is_timed_on_a_shape():
+    header, _, row = instant.timed(["tiny"], 1, classes=3, shots=2).splitlines()
+    assert header == "| model | seconds, 1 threads |" and row.startswith("| tiny | ")

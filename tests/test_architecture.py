@@ -37,7 +37,8 @@ ROOMS = """
     adaptation
     run_log
     experiment
-    card saved_settings saved_assessment shots_assessment probe
+    sharing saved_settings saved_assessment shots_assessment probe
+    card
     observers saving bench timed_plan measure outside_task known_classes
     learning predicting verification
     classifier report
@@ -97,7 +98,7 @@ OUTSIDE = {
     "tokenizers": "runtime",
     "PIL": "data",
     "pillow_heif": "data",
-    "yaml": "config apps",
+    "yaml": "config sharing apps",
     "filelock": "system",
     "ray": "system serve",
     "matplotlib": "report apps",

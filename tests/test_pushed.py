@@ -6,7 +6,7 @@ import json
 import pytest
 import yaml
 from conftest import shapes_dataset
-from huggingface_hub import RepoUrl
+from hub_uploads import Uploads
 from PIL import ExifTags, Image
 
 from shotfit.classifier import FewShotClassifier
@@ -19,28 +19,6 @@ from shotfit.saved_settings import CONFIG
 def fitted(checkpoint):
     recipe = named_recipe("2sfs", iters_per_shot=2)
     return FewShotClassifier(str(checkpoint), recipe).fit(shapes_dataset(4), shots=2)
-
-
-class Uploads:
-    """In place of the hub client's calls: what it would have uploaded, and how."""
-
-    def __init__(self):
-        self.files, self.asked = {}, {}
-
-    def __call__(self, token):
-        self.asked["token"] = token
-        return self
-
-    def create_repo(self, repo_id, private, exist_ok):
-        # A second push of the same classifier is a new revision, not an error.
-        assert exist_ok
-        self.asked["private"] = private
-        return RepoUrl(f"https://huggingface.co/{repo_id}")
-
-    def upload_folder(self, *, repo_id, folder_path, **asked):
-        self.asked |= asked
-        self.files = {path.name: path.read_bytes() for path in folder_path.iterdir()}
-        return f"https://huggingface.co/{repo_id}/commit/1"
 
 
 def test_what_is_uploaded_points_at_no_folder_beside_it(fitted, monkeypatch):

@@ -1,11 +1,11 @@
-"""The model cards of a saved classifier and of a merged export, as the hub reads them."""
+"""The model cards of a saved classifier and of exports, as the hub reads them."""
 
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from shotfit.experiment import Experiment
+from shotfit.sharing import is_repository, model_name
 from shotfit.system.model_hub import card_header
 
 SHOWN = 50
@@ -49,7 +49,7 @@ def model_card(
     return f"""{header}
 # Few-shot image classifier
 
-Fitted with ShotFit: {stages}, {shots} per class{learned}, on `{experiment.backbone}`.
+Fitted with ShotFit: {stages}, {shots} per class{learned}, on `{model_name(experiment.backbone)}`.
 
 ```python
 from shotfit import FewShotClassifier
@@ -86,10 +86,11 @@ def merged_card(
         **_origin(experiment),
         **widget,
     )
+    model = model_name(experiment.backbone)
     return f"""{header}
 # Tuned encoders
 
-`{experiment.backbone}` as ShotFit's first stage has tuned it, for names that are given when asked.
+`{model}` as ShotFit's first stage has tuned it, for names that are given when asked.
 
 ```python
 from transformers import pipeline
@@ -102,12 +103,37 @@ It was tuned on images of: {_named(classes)}.
 """
 
 
+def adapter_card(experiment: Experiment, classes: Sequence[str], template: str) -> str:
+    """The README of the tuned encoders as a PEFT adapter."""
+    header = card_header(
+        library_name="peft",
+        pipeline_tag="zero-shot-image-classification",
+        tags=["few-shot", "clip", *_methods(experiment)],
+        **_origin(experiment),
+    )
+    model = model_name(experiment.backbone)
+    return f"""{header}
+# Tuned encoders, as an adapter
+
+What ShotFit's first stage has changed in `{model}`.
+
+```python
+from peft import PeftModel
+from transformers import AutoModel
+
+model = AutoModel.from_pretrained({model!r})
+model = PeftModel.from_pretrained(model, "path/to/this/folder")
+```
+
+Its class names stood in {template!r}. It was tuned on images of: {_named(classes)}.
+"""
+
+
 def hub_config(experiment: Experiment, classes: Sequence[str]) -> dict[str, Any]:
     """What `config.json` says of a saved classifier in a repository; nothing here reads it."""
-    model = Path(experiment.backbone).expanduser()
     return {
         "library_name": "shotfit",
-        "backbone": model.name if model.exists() else experiment.backbone,
+        "backbone": model_name(experiment.backbone),
         "method": "+".join(_methods(experiment)),
         "id2label": {str(number): name for number, name in enumerate(classes)},
     }
@@ -129,16 +155,11 @@ def _methods(experiment: Experiment) -> list[str]:
 def _origin(experiment: Experiment) -> dict[str, Any]:
     """The model and the data, where they are the hub's own: it refuses other names."""
     found: dict[str, Any] = {}
-    if _is_repository(experiment.backbone):
+    if is_repository(experiment.backbone):
         found |= {"base_model": experiment.backbone, "base_model_relation": "finetune"}
     if experiment.source == "huggingface" and _data(experiment):
         found["datasets"] = [_data(experiment)]
     return found
-
-
-def _is_repository(name: str) -> bool:
-    local = Path(name).expanduser().exists()
-    return not local and re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", name) is not None
 
 
 def _results(experiment: Experiment, metrics: Mapping[str, float]) -> dict[str, Any]:

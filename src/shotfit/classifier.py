@@ -226,16 +226,17 @@ class FewShotClassifier(Predicting, Learner):
 
     # Saving
 
-    def save_pretrained(self, folder: str | Path) -> Path:
+    def save_pretrained(self, folder: str | Path, *, shared: bool = False) -> Path:
         """Writes the folder that `from_pretrained` reads: what changed, as safetensors and JSON.
 
-        The folder appears whole or not at all.
+        The folder appears whole or not at all. It says where a pretrained model from a folder lies
+        here; `shared` is for others: names alone, and who loads it says where that model is.
 
         Raises:
             DataError: when the folder exists and is not a saved classifier.
             UsageError: after `quantize`, which leaves nothing exact to save.
         """
-        return saving.save(self._fitted(), Path(folder))
+        return saving.save(self._fitted(), Path(folder), shared=shared)
 
     @classmethod
     def from_pretrained(

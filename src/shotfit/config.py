@@ -93,12 +93,24 @@ def read_yaml(path: Path) -> dict[str, Any]:
     """
     try:
         text = path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise UsageError(f"Cannot read the config file {path}: {error}") from error
+    return parse_yaml(text, path)
+
+
+def parse_yaml(text: str, where: Path | str) -> dict[str, Any]:
+    """The mapping that the text of a config file holds; `where` is its name for people.
+
+    Raises:
+        UsageError: when it is no YAML, or holds no mapping.
+    """
+    try:
         _check_shape(text)
         values = yaml.safe_load(text)
-    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-        raise UsageError(f"Cannot read the config file {path}: {error}") from error
+    except (ValueError, RecursionError, yaml.YAMLError) as error:
+        raise UsageError(f"Cannot read the config file {where}: {error}") from error
     if not isinstance(values, dict):
-        raise UsageError(f"The config file {path} must hold a mapping of options.")
+        raise UsageError(f"The config file {where} must hold a mapping of options.")
     return values
 
 

@@ -39,6 +39,7 @@ from shotfit.saved_settings import (
     sha256,
     words_of,
 )
+from shotfit.sharing import OPTIONS, RECORD, shared_experiment, shared_provenance
 from shotfit.system.folders import (
     check_writable,
     folder_written_whole,
@@ -58,7 +59,6 @@ CARD = "README.md"
 CLASSES = "classes.safetensors"
 # What an evaluation of these very classes found; a folder whose classes change loses it.
 EVALUATION, PREDICTIONS = "evaluation.json", "predictions.jsonl"
-RECORD, OPTIONS = "record.json", "config.yaml"  # the record of its run, the options of `fit`
 OWN_FILES = (CONFIG, WEIGHTS, CARD, CLASSES, SHOTS, RECORD, OPTIONS, EVALUATION, PREDICTIONS)
 
 
@@ -83,13 +83,13 @@ class Fitted:
     assessment: dict[str, Any] | None = None
 
 
-def save(fitted: Fitted, folder: Path) -> Path:
+def save(fitted: Fitted, folder: Path, *, shared: bool = False) -> Path:
     """Writes `folder`; see `FewShotClassifier.save_pretrained`."""
     folder = folder.expanduser()
     check_target(folder)
     try:
         with folder_written_whole(folder) as made:
-            _write(fitted, made, _reference(fitted, folder), own=True)
+            _write(fitted, made, None if shared else _reference(fitted, folder))
             keep_other_files(folder, made, OWN_FILES)
     except OSError as error:
         raise DataError(f"Cannot write {folder}: {error}") from error
@@ -232,10 +232,9 @@ class Example:
 
 def push(fitted: Fitted, repo_id: str, wanted: Push, example: Example | None = None) -> str:
     """Uploads a saved folder; see `FewShotClassifier.push_to_hub`."""
-    reference = Reference(fitted.experiment.backbone)
 
     def write(folder: Path) -> None:
-        _write(fitted, folder, reference, own=False, example=example)
+        _write(fitted, folder, None, example=example)
 
     return upload(write, repo_id, wanted, hub_config(fitted.experiment, fitted.classes.names))
 
@@ -254,12 +253,14 @@ def _reference(fitted: Fitted, folder: Path) -> Reference:
 def _write(
     fitted: Fitted,
     folder: Path,
-    reference: Reference,
+    reference: Reference | None,
     *,
-    own: bool,
     example: Example | None = None,
 ) -> None:
-    method = fitted.method
+    """Writes a classifier that finds its model by `reference`; without one, for others, who are
+    told names and no places."""
+    method, own = fitted.method, reference is not None
+    experiment = shared_experiment(fitted.experiment, keep_model=own)
     learned = method.learned_state()
     check_finite(learned)
     files = {WEIGHTS: _write_tensors(learned, folder / WEIGHTS)}
@@ -274,13 +275,13 @@ def _write(
         "shotfit": __version__,
         "backbone_fingerprint": position_fingerprint(method.backbone),
         "frozen_fingerprint": fingerprint(_untrained(method)),
-        "backbone_folder": reference.beside,
-        "signature": reference.signed() if own else None,
+        "backbone_folder": reference.beside if reference else None,
+        "signature": reference.signed() if reference else None,
         "stages": [
             {"method": type(stage).__module__.rsplit(".", 1)[1], "config": to_dict(stage.config)}
             for stage in _stages(method)
         ],
-        "experiment": to_dict(fitted.experiment),
+        "experiment": to_dict(experiment),
         "trained_names": list(method.trained_names),
         "added_names": list(fitted.classes.added),
         "added_images": list(fitted.classes.images),
@@ -308,7 +309,7 @@ def _write(
     if example is not None:
         small_picture(example.image, EXAMPLE_PIXELS).save(folder / EXAMPLE)
     (folder / CARD).write_text(card, encoding="utf-8")
-    for name, content in fitted.provenance.items():
+    for name, content in shared_provenance(fitted.provenance, keep_options=own).items():
         (folder / name).write_bytes(content)
 
 

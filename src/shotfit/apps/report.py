@@ -18,7 +18,8 @@ from shotfit.outside_task import drift
 from shotfit.records import read_record
 from shotfit.report.classifier_page import Mistake, PageFacts, classifier_page
 from shotfit.saved_settings import read_settings
-from shotfit.saving import EVALUATION, RECORD
+from shotfit.saving import EVALUATION
+from shotfit.sharing import RECORD, shared_experiment
 from shotfit.system.files import write_atomically
 from shotfit.system.parsing import parse_json
 from shotfit.system.paths import file_inside
@@ -100,7 +101,7 @@ def _saved_record(folder: Path) -> dict[str, Any]:
 
 
 def _about(classifier: FewShotClassifier, record: Mapping[str, Any]) -> list[tuple[str, str]]:
-    experiment = classifier.experiment
+    experiment = shared_experiment(classifier.experiment)
     named = [
         str(experiment.data[key])
         for key in ("name", "folder", "path", "file")

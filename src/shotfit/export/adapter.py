@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from shotfit.card import adapter_card
 from shotfit.classifier import FewShotClassifier
 from shotfit.errors import UsageError
 from shotfit.export.place import check_place, exported_folder
@@ -21,6 +22,7 @@ from shotfit.export.pretrained import (
 )
 from shotfit.layers.lora import LoRALinear
 from shotfit.methods.base import Method
+from shotfit.sharing import is_repository, model_name
 
 
 @dataclass(frozen=True)
@@ -54,11 +56,11 @@ def export_peft(
     found = read_pretrained(classifier)
     pairs = _pairs(classifier, found)
     lora = all(isinstance(own, LoRALinear) for own, _ in pairs)
-    write = _write_lora if lora else _write_norms
+    adapter = _lora if lora else _norms
     with exported_folder(folder, overwrite=overwrite) as made, warnings.catch_warnings():
         # PEFT looks layers up by ways that it calls deprecated, and asks for care with norms.
         warnings.simplefilter("ignore")
-        write(found, pairs, made)
+        _save(adapter(found, pairs), classifier, method, made)
         difference = _check(classifier, method, made)
     return PeftExport(folder, "LORA" if lora else "LN_TUNING", difference)
 
@@ -83,7 +85,7 @@ def _pairs(classifier: FewShotClassifier, found: Pretrained) -> list[tuple[nn.Mo
 
 
 @torch.no_grad()
-def _write_norms(found: Pretrained, pairs: list[tuple[nn.Module, nn.Module]], folder: Path) -> None:
+def _norms(found: Pretrained, pairs: list[tuple[nn.Module, nn.Module]]) -> Any:
     from peft import LNTuningConfig, get_peft_model
 
     names = [found.name_of(plain) for _, plain in pairs]
@@ -92,11 +94,11 @@ def _write_norms(found: Pretrained, pairs: list[tuple[nn.Module, nn.Module]], fo
     for (own, _), name in zip(pairs, names, strict=True):
         tuned: Any = modules[name].ln_tuning_layers["default"]
         tuned.load_state_dict(own.state_dict())
-    model.save_pretrained(str(folder))
+    return model
 
 
 @torch.no_grad()
-def _write_lora(found: Pretrained, pairs: list[tuple[nn.Module, nn.Module]], folder: Path) -> None:
+def _lora(found: Pretrained, pairs: list[tuple[nn.Module, nn.Module]]) -> Any:
     from peft import LoraConfig, get_peft_model
 
     names = [found.name_of(plain) for _, plain in pairs]
@@ -112,7 +114,19 @@ def _write_lora(found: Pretrained, pairs: list[tuple[nn.Module, nn.Module]], fol
         assert math.isclose(layer.scaling, first.scaling) and layer.lora_a.shape[0] == rank
         modules[name].lora_A["default"].weight.copy_(layer.lora_a)
         modules[name].lora_B["default"].weight.copy_(layer.lora_b)
+    return model
+
+
+def _save(model: Any, classifier: FewShotClassifier, method: Method, folder: Path) -> None:
+    """Writes the adapter with our card; PEFT itself would note where the model was read from here,
+    in both."""
+    experiment = classifier.experiment
+    config = model.peft_config["default"]
+    config.base_model_name_or_path = model_name(experiment.backbone)
+    config.revision = experiment.revision if is_repository(experiment.backbone) else None
     model.save_pretrained(str(folder))
+    card = adapter_card(experiment, classifier.classes, method.template)
+    (folder / "README.md").write_text(card, encoding="utf-8")
 
 
 def _check(classifier: FewShotClassifier, method: Method, folder: Path) -> float:

@@ -26,6 +26,7 @@ from shotfit.runtime.manifest import (
     sha256,
 )
 from shotfit.runtime.rule import FittedRule
+from shotfit.sharing import model_name
 
 TOLERANCE = 1e-4
 """How far a score may lie from PyTorch's: as a cosine, that is, over the length of the longest row
@@ -217,7 +218,7 @@ def _manifest(
         int8=options.int8,
         source={
             "shotfit": __version__,
-            "backbone": experiment.backbone,
+            "backbone": model_name(experiment.backbone),
             "stages": [stage.method for stage in experiment.recipe.stages],
             "shots": experiment.shots,
             "template": classifier.method.template,

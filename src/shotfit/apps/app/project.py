@@ -6,6 +6,7 @@ the last fit; until there is one, names alone answer (zero-shot).
 
 import dataclasses
 import io
+import tempfile
 import threading
 import zipfile
 from collections.abc import Callable, Sequence
@@ -258,28 +259,32 @@ class Project:
         Raises:
             UsageError: before the first fit.
         """
-        saved = self._saved()
-        return write_report(saved, self.classifier, None, self.folder / REPORT)
+        fitted = self._last_fit()
+        return write_report(self.folder / CLASSIFIER, fitted, None, self.folder / REPORT)
 
     def archive(self) -> Path:
-        """Writes the folder of the last fit as a zip file, which any `shotfit` reads when it has
-        been unpacked.
+        """Writes the last fit as a zip file, which any `shotfit` reads when it has been unpacked;
+        a pretrained model from a folder here is to be named there.
 
         Raises:
             UsageError: before the first fit.
         """
-        saved, content = self._saved(), io.BytesIO()
-        with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
-            for path in sorted(path for path in saved.rglob("*") if path.is_file()):
-                archive.write(path, Path(CLASSIFIER) / path.relative_to(saved))
+        fitted, content = self._last_fit(), io.BytesIO()
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive,
+        ):
+            packed = fitted.save_pretrained(Path(folder) / CLASSIFIER, shared=True)
+            for path in sorted(packed.iterdir()):
+                archive.write(path, Path(CLASSIFIER) / path.name)
         out = self.folder / ARCHIVE
         write_bytes_atomically(out, content.getvalue())
         return out
 
-    def _saved(self) -> Path:
+    def _last_fit(self) -> FewShotClassifier:
         if self.fitted is None:
             raise UsageError("There is no classifier yet: fit one first.")
-        return self.folder / CLASSIFIER
+        return self.fitted
 
     def _save(self) -> None:
         if self.fitted is not None:

@@ -4,7 +4,9 @@
     python checks/release.py --write docs/installing.md   # what an installation weighs
     python checks/release.py --prepare 0.2.0              # this version everywhere, dated today
 
-The wheel and the source archive are built from this checkout with `python -m build`. The wheel is
+The wheel and the source archive are built from this checkout with `python -m build`; where the
+change log has unreleased changes, from a copy of the last commit under the next version, so that a
+release from here is tried before it is one. The wheel is
 then installed in a fresh environment that has the packages it declares and theirs, and no other:
 they are linked from the environment that runs this, so that nothing is downloaded. There it runs
 outside the checkout: a fit and a run with the embedded model, and each thing that needs an extra,
@@ -17,6 +19,7 @@ import importlib.metadata
 import re
 import subprocess
 import sys
+import tarfile
 import tempfile
 import venv
 import zipfile
@@ -90,17 +93,34 @@ def main() -> int:
         prepare(ROOT, given.prepare, datetime.date.today())
         return 0
     with tempfile.TemporaryDirectory() as folder:
-        built = build(Path(folder) / "dist")
         if given.write is not None:
-            write_sizes(given.write, built)
+            write_sizes(given.write, build(ROOT, Path(folder) / "dist"))
             return 0
-        return checklist(built, Path(folder))
+        return checklist(candidate(Path(folder) / "source"), Path(folder))
 
 
-def checklist(built: Built, folder: Path) -> int:
-    """Every point of a release, in order; how many fail."""
+def candidate(folder: Path) -> Path:
+    """What would be released: this checkout, or in `folder` its last commit under the next version
+    where changes wait for one."""
+    if newest(ROOT) != UNRELEASED:
+        return ROOT
+    archive = folder.with_suffix(".tar")
+    git = ["git", "-C", str(ROOT), "archive", "--output", str(archive), "HEAD"]
+    subprocess.run(git, check=True)
+    with tarfile.open(archive) as files:
+        files.extractall(folder, filter="data")
+    release = Version(__version__)
+    following = Version(f"{release.major}.{release.minor + 1}.0")
+    prepare(folder, following, datetime.date.today())
+    print(f"A rehearsal: `--prepare {following}` would write that version here, too.")
+    return folder
+
+
+def checklist(root: Path, folder: Path) -> int:
+    """Every point of a release of a checkout, in order; how many fail."""
+    built = build(root, folder / "dist")
     points: dict[str, Callable[[], list[str]]] = {
-        "one version everywhere": lambda: versions(ROOT),
+        "one version everywhere": lambda: versions(root),
         "nothing uncommitted": uncommitted,
         "the wheel holds what it must and nothing else": lambda: contents(built.wheel),
         "it runs with its declared packages alone": lambda: alone(built.wheel, folder),
@@ -117,9 +137,9 @@ def checklist(built: Built, folder: Path) -> int:
     return failed
 
 
-def build(out: Path) -> Built:
-    """The wheel and the source archive of this checkout."""
-    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(ROOT)]
+def build(root: Path, out: Path) -> Built:
+    """The wheel and the source archive of a checkout."""
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(root)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"python -m build failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
@@ -130,19 +150,20 @@ def build(out: Path) -> Built:
 def versions(root: Path) -> list[str]:
     """Where another version stands than in the package, and a change log with loose ends."""
     citation = re.search(r"^version: (.*)$", (root / "CITATION.cff").read_text(), re.MULTILINE)
-    changes = (root / "CHANGELOG.md").read_text(encoding="utf-8")
-    title = next(line for line in changes.splitlines() if line.startswith("## "))
-    if title == UNRELEASED:
-        return [
-            f"CHANGELOG.md has changes since {__version__}: `--prepare VERSION` gives them, the "
-            "package and CITATION.cff the next version and today's date"
-        ]
-    found = []
-    if citation is None or citation.group(1) != __version__:
-        found.append(f"CITATION.cff has another version than {__version__}")
-    if not re.fullmatch(rf"## {re.escape(__version__)} \(\d{{4}}-\d\d-\d\d\)", title):
-        found.append(f"CHANGELOG.md begins with {title!r}, not with {__version__} and its date")
+    package = (root / "src/shotfit/__init__.py").read_text(encoding="utf-8")
+    version = re.findall(r'^__version__ = "(.*)"$', package, re.MULTILINE)[0]
+    found, title = [], newest(root)
+    if citation is None or citation.group(1) != version:
+        found.append(f"CITATION.cff has another version than {version}")
+    if not re.fullmatch(rf"## {re.escape(version)} \(\d{{4}}-\d\d-\d\d\)", title):
+        found.append(f"CHANGELOG.md begins with {title!r}, not with {version} and its date")
     return found
+
+
+def newest(root: Path) -> str:
+    """The first heading of a checkout's change log."""
+    changes = (root / "CHANGELOG.md").read_text(encoding="utf-8")
+    return next(line for line in changes.splitlines() if line.startswith("## "))
 
 
 def prepare(root: Path, version: Version, today: datetime.date) -> None:
@@ -180,9 +201,10 @@ def contents(wheel: Path) -> list[str]:
     """What is missing in a wheel, and what does not belong there."""
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
+    version = wheel.name.split("-")[1]
     found = [f"{end} is missing" for end in CONTENTS if not any(n.endswith(end) for n in names)]
     for name in names:
-        if not name.startswith(("shotfit/", f"shotfit-{__version__}.dist-info/")):
+        if not name.startswith(("shotfit/", f"shotfit-{version}.dist-info/")):
             found.append(f"{name} is not ours to install")
         if name.endswith((".pyc", ".pkl", ".pt", ".orig")):
             found.append(f"{name} does not belong into a wheel")
@@ -210,6 +232,9 @@ def alone(
         code, said = shotfit(fresh, job, work)
         if not code or f"shotfit[{extra}]" not in "".join(said.split()):
             found.append(f"`shotfit {job}` without {extra} ended with {code}: {said[-300:]}")
+    said, version = shotfit(fresh, "--version", work)[1].split(), wheel.name.split("-")[1]
+    if version not in said:
+        found.append(f"`shotfit --version` does not say {version}, but {' '.join(said)}")
     place = "import shotfit; print(shotfit.__file__)"
     if not run([fresh / "bin" / "python", "-c", place], work)[1].startswith(str(fresh)):
         found.append("shotfit was imported from somewhere else")

@@ -2,6 +2,7 @@
 
 import datetime
 import shutil
+import subprocess
 import tomllib
 import zipfile
 
@@ -17,6 +18,9 @@ CITATION = f"cff-version: 1.2.0\nversion: {__version__}\n"
 
 
 def checkout(folder, title, citation=CITATION):
+    package = folder / "src" / "shotfit" / "__init__.py"
+    package.parent.mkdir(parents=True, exist_ok=True)
+    package.write_text(f'__version__ = "{__version__}"\n')
     (folder / "CITATION.cff").write_text(citation)
     (folder / "CHANGELOG.md").write_text(f"# Changelog\n\n{title}\n\n- A change.\n")
     return folder
@@ -26,7 +30,7 @@ def test_one_version_everywhere(tmp_path):
     dated = f"## {__version__} (2026-11-22)"
     assert release.versions(checkout(tmp_path, dated)) == []
     (found,) = release.versions(checkout(tmp_path, "## Unreleased"))
-    assert "--prepare" in found
+    assert "'## Unreleased'" in found
     (found,) = release.versions(checkout(tmp_path, "## 0.0.1 (2026-11-22)"))
     assert "'## 0.0.1 (2026-11-22)'" in found
     (found,) = release.versions(checkout(tmp_path, dated, "version: 0.0.1\n"))
@@ -50,6 +54,26 @@ def test_the_next_version_is_written_everywhere_or_nowhere(tmp_path):
     citation = (tmp_path / "CITATION.cff").read_text().splitlines()
     assert citation.count(f"version: {later}") == citation.count("date-released: 2026-11-23") == 1
     assert f'__version__ = "{later}"' in (tmp_path / "src/shotfit/__init__.py").read_text()
+
+
+def test_a_release_is_rehearsed_from_the_last_commit(tmp_path, monkeypatch, capsys):
+    (tmp_path / "root").mkdir()
+    root = checkout(tmp_path / "root", "## Unreleased", "version: 0\ndate-released: 2020-01-01\n")
+    git = ("git", "-C", str(root), "-c", "user.name=a", "-c", "user.email=a@b")
+    for command in (("init", "-q"), ("add", "-A"), ("commit", "-qm", "one")):
+        subprocess.run([*git, *command], check=True)
+    (root / "untracked.txt").write_text("later")
+    monkeypatch.setattr(release, "ROOT", root)
+    found = release.candidate(tmp_path / "source")
+    assert found == tmp_path / "source" and not (found / "untracked.txt").exists()
+    assert release.versions(found) == []
+    version = Version(__version__)
+    later = f"{version.major}.{version.minor + 1}.0"
+    assert release.newest(found).startswith(f"## {later} (20")
+    assert f"`--prepare {later}`" in capsys.readouterr().out
+    assert release.newest(root) == "## Unreleased", "the checkout stays as it is"
+    checkout(root, f"## {__version__} (2026-11-22)")
+    assert release.candidate(tmp_path / "other") == root
 
 
 def wheel(folder, names, requires=()):
@@ -124,7 +148,7 @@ def test_the_lowest_version_takes_the_place_of_a_linked_one(tmp_path):
 @pytest.mark.slow
 def test_our_wheel_works_with_its_declared_packages_alone(tmp_path):
     """A part of `make release-check`, which takes minutes."""
-    built = release.build(tmp_path / "dist")
+    built = release.build(release.ROOT, tmp_path / "dist")
     assert release.contents(built.wheel) == []
     jobs = ("--version", "fit digits --shots 1 --iters-per-shot 2 --out {work}/model -q")
     missing = {"onnx": release.EXTRAS["onnx"]}

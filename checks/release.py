@@ -91,6 +91,7 @@ def main() -> int:
         if given.prepare <= Version(__version__):
             parser.error(f"{given.prepare} does not come after {__version__}")
         prepare(ROOT, given.prepare, datetime.date.today())
+        print(f"Wrote {given.prepare} into the package, CITATION.cff and CHANGELOG.md")
         return 0
     with tempfile.TemporaryDirectory() as folder:
         if given.write is not None:
@@ -188,7 +189,6 @@ def prepare(root: Path, version: Version, today: datetime.date) -> None:
             raise ValueError(f"{name} has no line like {line}")
     for name, text in texts.items():
         (root / name).write_text(text, encoding="utf-8")
-        print(f"Wrote {version} into {name}")
 
 
 def uncommitted() -> list[str]:

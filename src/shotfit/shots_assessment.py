@@ -10,6 +10,7 @@ from shotfit.evaluation.cross_fitting import VIEWS, ShotFeatures
 from shotfit.evaluation.unknown_names import plain
 from shotfit.evaluation.vocabulary import VOCABULARY
 from shotfit.methods.base import Method
+from shotfit.methods.gda import GDA
 from shotfit.methods.linear import LinearClassifier
 from shotfit.methods.published import TaskFacts, TrainConfig
 from shotfit.plan import plan
@@ -17,25 +18,30 @@ from shotfit.recipe import Recipe
 
 
 def assess_shots(
-    method: Method, support: SupportSet, training: TrainConfig, seed: int
+    method: Method, support: SupportSet, training: TrainConfig | None, seed: int
 ) -> Assessment | None:
     """Holds shots and classes out of the second stage (`evaluation.assessment`), whose `training`
-    is repeated.
+    is repeated; None where nothing is trained.
 
     It encodes every shot `VIEWS` + 1 times and trains some twenty second stages at once on that.
     Of one stage, whose classes are all known by name, the shots say what their mean images are
-    worth beside the trained names, and what level these have against others. None for methods that
-    score in ways of their own.
+    worth beside the trained names, and what level these have against others; of GDA also what its
+    Gaussians are worth, which are solved anew without some of the shots, on the views that they
+    have already. None for methods that score in ways of their own.
     """
+    names = support.classnames
+    if isinstance(method, GDA):
+        words, features = vocabulary_embeddings(method, names), solved_features(method, support)
+        return assess(features, words, None, names, seed, solved=True)
     if isinstance(method, LinearClassifier):
         embedder, repeated = method.inner, training
     elif scores_by_names(method):
         embedder, repeated = method, None
     else:
         return None
-    words = vocabulary_embeddings(embedder, support.classnames)
+    words = vocabulary_embeddings(embedder, names)
     features = shot_features(embedder, support, 1 if repeated is None else VIEWS)
-    return assess(features, words, repeated, support.classnames, seed)
+    return assess(features, words, repeated, names, seed)
 
 
 def scores_by_names(method: Method) -> bool:
@@ -64,6 +70,8 @@ class Inspection:
             # As many as there were: a deadline or a stopping rule may have moved the end.
             training = dataclasses.replace(trainings[0], iterations=updates, epochs=None)
             self.assessment = assess_shots(method, support, training, self.seed)
+        elif isinstance(method, GDA):
+            self.assessment = assess_shots(method, support, None, self.seed)
 
 
 @torch.no_grad()
@@ -72,6 +80,21 @@ def shot_features(method: Method, support: SupportSet, views: int = VIEWS) -> Sh
     return ShotFeatures(
         views=method.encode_views(support, views).float(),
         clean=method.encode_pass(support.plain()).float(),
+        labels=support.labels,
+        names=method.encode_classes(support.classnames).weight.float(),
+        scale=method.backbone.logit_scale.exp().item(),
+    )
+
+
+@torch.no_grad()
+def solved_features(method: GDA, support: SupportSet) -> ShotFeatures:
+    """The shots as GDA has encoded them: their first view is the image itself, or that is encoded,
+    too."""
+    plainly = method.config.views_per_class is not None
+    clean = method.views[0] if plainly else method.encode_pass(support.plain())
+    return ShotFeatures(
+        views=method.views.float(),
+        clean=clean.float(),
         labels=support.labels,
         names=method.encode_classes(support.classnames).weight.float(),
         scale=method.backbone.logit_scale.exp().item(),

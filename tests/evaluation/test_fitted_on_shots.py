@@ -10,6 +10,7 @@ from torch.nn import functional as F
 from shotfit.evaluation.assessment import _outlooks, _scores, assess
 from shotfit.evaluation.calibration import (
     Calibration,
+    Head,
     NameWithImages,
     crowd,
     illustrated_head,
@@ -18,7 +19,12 @@ from shotfit.evaluation.calibration import (
     typical_image,
     typical_name,
 )
-from shotfit.evaluation.calibration_fit import _loss_of_names, _loss_with_images, _maximise
+from shotfit.evaluation.calibration_fit import (
+    _loss_of_names,
+    _loss_with_images,
+    _maximise,
+    fit_calibration,
+)
 from shotfit.evaluation.cross_fitting import (
     Fold,
     HeldOut,
@@ -31,6 +37,7 @@ from shotfit.evaluation.cross_fitting import (
     unit,
 )
 from shotfit.evaluation.folds import image_folds
+from shotfit.evaluation.gaussians import gaussian_head
 from shotfit.evaluation.reliability import softmax
 from shotfit.methods.published import TrainConfig
 
@@ -73,6 +80,78 @@ def test_the_loss_of_names_is_that_of_the_logits_they_will_get(words):
     found = _loss_of_names(one, names, NUMBERS, SCALE)(FREE)
     assert found.dtype == torch.float64
     assert found.item() == pytest.approx(entropy(logits, one.labels), rel=1e-5)
+
+
+def test_what_gaussians_say_has_a_weight_of_its_own():
+    said = Head(directions(2, seed=5), np.array([0.5, -0.5], np.float32))
+    one = replace(episode(), gaussians=said)
+    numbers = replace(NUMBERS, gaussian=0.7)
+    free = {**FREE, "gaussian": torch.tensor(0.7)}
+    trained = trained_head(NUMBERS, SCALE, one.rows, one.means).logits(one.images)
+    trained = trained + 0.7 * (one.images @ said.weight.T + said.bias)
+    assert np.allclose(
+        trained_head(numbers, SCALE, one.rows, one.means, said).logits(one.images), trained
+    )
+    named = named_head(numbers, SCALE, one.left_names, one.means.mean(axis=0)).logits(one.images)
+    expected = entropy(np.concatenate([trained, named], axis=1), one.labels)
+    found = _loss_of_names(one, one.left_names, numbers, SCALE)(free)
+    assert found.item() == pytest.approx(expected, rel=1e-5)
+    with_images = _loss_with_images(one, numbers, SCALE, images=1, first=0)
+    without = _loss_with_images(episode(), numbers, SCALE, images=1, first=0)
+    assert with_images is not None and without is not None
+    part = {key: torch.tensor(0.3) for key in ("name", "image", "level")}
+    assert with_images(part).item() != pytest.approx(without(part).item(), rel=1e-3)
+    # Where they tell classes apart, they get weight; where they say the wrong class, less.
+    right = Head(10 * one.means, np.zeros(2, np.float32))
+    wrong = Head(right.weight[::-1], right.bias)
+    weights = [
+        fit_calibration([replace(of_rows(one), gaussians=told)], directions(6, seed=8), SCALE)
+        for told in (right, wrong)
+    ]
+    assert weights[0].gaussian > 3 * weights[1].gaussian > 0
+    assert fit_calibration([episode()], directions(6, seed=8), SCALE).gaussian == 0
+
+
+def of_rows(one):
+    """The episode with images of kept classes that lie where their mean images do."""
+    images = one.images.copy()
+    images[:3] = one.means[one.labels[:3]]
+    return replace(one, images=images, rows=directions(2, seed=7))
+
+
+def test_gaussians_are_those_of_the_formula_and_of_the_size_of_all_shots():
+    clean = directions(8, seed=1)
+    views = torch.from_numpy(np.stack([clean, unit(clean + 0.1).astype(np.float32)]))
+    labels = np.repeat([0, 2], 4)  # class 1 has no image
+    head = gaussian_head(views, labels, 3, share=0.5)
+    features = views.numpy().reshape(16, 6).astype(np.float64)
+    both = np.tile(labels, 2)
+    means = np.stack([features[both == label].mean(axis=0) for label in (0, 2)])
+    residuals = features - means[np.searchsorted([0, 2], both)]
+    scatter = 2 * residuals.T @ residuals
+    precision = 6 * np.linalg.inv(scatter + np.trace(scatter) / 31 * np.eye(6))
+    middle = means.mean(axis=0)
+    x = directions(3, seed=4)
+    expected = [
+        [(mean - middle) @ precision @ (one - (mean + middle) / 2) for mean in means] for one in x
+    ]
+    assert np.allclose(head.logits(x)[:, [0, 2]], expected, rtol=1e-4, atol=1e-4)
+    assert not head.weight[1].any() and head.bias[1] == 0
+
+
+def test_gaussians_of_a_fold_know_nothing_of_what_it_leaves_out():
+    given = features()
+    folds = leave_classes_out(LABELS, 2, 3)
+    held = cross_fit(given, folds, None, gaussians=True)
+    assert all(part.gaussians is None for part in cross_fit(given, folds, None))
+    for fold, part in zip(folds, held, strict=True):
+        assert part.gaussians is not None and len(part.gaussians.weight) == len(part.rows)
+        used = np.flatnonzero(fold.images)
+        number = {int(label): place for place, label in enumerate(part.classes)}
+        own = np.array([number[int(label)] for label in LABELS[used]])
+        expected = gaussian_head(given.views[:, used], own, len(part.rows), len(used) / 24)
+        assert np.allclose(part.gaussians.weight, expected.weight)
+        assert np.allclose(part.gaussians.bias, expected.bias)
 
 
 @pytest.mark.parametrize("first", [0, 1])

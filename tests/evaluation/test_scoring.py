@@ -171,7 +171,7 @@ def test_every_place_that_answers_goes_by_the_same_rule(fitted, tmp_path, shotfi
     assert found.accuracy.right == right
 
 
-@pytest.mark.parametrize("method", ["zero_shot", "gda", "prototypes"])
+@pytest.mark.parametrize("method", ["zero_shot", "prototypes", "proker"])
 def test_methods_that_score_in_their_own_way_or_train_nothing_keep_their_scores(checkpoint, method):
     plain = FewShotClassifier(str(checkpoint), method).fit(shapes_dataset(4), shots=2)
     assert plain.rule == "published"
@@ -200,6 +200,41 @@ def test_of_one_stage_trained_names_stand_on_a_fitted_level(checkpoint):
     fitted.published_scores = True
     plain = torch.cat(list(fitted.iter_logits(images(), [*fitted.classes, "yellow"]))).numpy()
     assert np.allclose(plain, scale * embeds @ names.T, atol=1e-3)
+
+
+def test_gda_answers_names_on_the_level_of_its_gaussians(checkpoint, tmp_path):
+    fitted = FewShotClassifier(str(checkpoint), "gda").fit(shapes_dataset(4), shots=3)
+    assert fitted.rule == "fitted" and fitted.assessment is not None
+    numbers, means, said = (
+        fitted.assessment.calibration,
+        fitted.assessment.means,
+        fitted.assessment.gaussians,
+    )
+    assert said is not None and numbers.gaussian > 0
+    method = fitted.method
+    scale = method.backbone.logit_scale.exp().item()
+    asked = [*fitted.classes, "yellow"]
+    with torch.no_grad():
+        classes = method.encode_classes(asked)
+        embeds = method.encode_images(_pixels(fitted))
+        published = method(_pixels(fitted), classes)
+        gaussians = (published - method.logits(embeds, classes.weight)) / method.get_buffer("alpha")
+        names, embeds = classes.weight.numpy(), embeds.numpy()
+    # The map is what the method itself adds, less what it adds to a class without images.
+    map_of_classes = (gaussians[:, :-1] - gaussians[:, -1:]).numpy()
+    assert np.allclose(said.logits(embeds), map_of_classes, atol=5e-3)
+    trained = scale * (
+        numbers.row * embeds @ names[:-1].T
+        + numbers.image * (embeds @ means.T - numbers.typical_image)
+    )
+    trained = trained + numbers.level + numbers.gaussian * said.logits(embeds)
+    drawn = max(0.0, names[-1] @ means.mean(axis=0) - numbers.typical_name)
+    other = scale * (numbers.name * embeds @ names[-1] - numbers.attraction * drawn)
+    expected = np.column_stack([trained, other])
+    found = torch.cat(list(fitted.iter_logits(images(), asked))).numpy()
+    assert np.allclose(found, expected, atol=1e-3)
+    again = FewShotClassifier.from_pretrained(fitted.save_pretrained(tmp_path / "saved"))
+    assert torch.equal(torch.cat(list(again.iter_logits(images(), asked))), torch.tensor(found))
 
 
 def test_without_a_training_held_out_shots_are_scored_by_names():

@@ -107,6 +107,23 @@ def test_a_first_stage_that_cannot_be_exported_alone_can_be_wrapped(inner, check
     close(runtime, classifier)
 
 
+def test_gda_on_a_fitted_level_leaves_with_its_names(checkpoint, tmp_path):
+    """As published no graph gives a row of a name; the fitted rule needs its embedding alone."""
+    classifier = FewShotClassifier(str(checkpoint), "gda").fit(shapes_dataset(3), shots=3)
+    assert classifier.rule == "fitted"
+    export_onnx(classifier, tmp_path / "onnx")
+    runtime = ExportedClassifier.load(tmp_path / "onnx", threads=1)
+    close(runtime, classifier)
+    name = classifier.classes[0]
+    for one in (runtime, classifier):
+        one.add_classes(["orange"])
+        one.remove_classes([name])
+    close(runtime, classifier)
+    ClassMatrix.read(tmp_path / "onnx" / "classes.safetensors").write(tmp_path / "again")
+    rule = ClassMatrix.read(tmp_path / "again").rule
+    assert rule is not None and rule.gaussians is not None
+
+
 def test_a_graph_of_a_fixed_batch_takes_any_number_of_images(classifier, tmp_path):
     export_onnx(classifier, tmp_path / "onnx", OnnxOptions(batch=3, text=False))
     runtime = ExportedClassifier.load(tmp_path / "onnx", threads=1)

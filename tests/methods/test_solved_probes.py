@@ -19,6 +19,7 @@ from written_out_clip import NAMES, FixedSupport, fixed_passes, fixed_support, p
 
 from shotfit.errors import DataError, UsageError
 from shotfit.methods import get_method
+from shotfit.methods.gda import GDA
 
 
 def centred(logits):
@@ -144,11 +145,16 @@ def test_gda_encodes_no_more_often_than_gives_a_class_its_views():
     passes = [config.passes_over(24 * shots, 24) for shots in (1, 2, 3, 4, 8, 16, 32)]
     assert passes == [10, 8, 6, 4, 2, 1, 1]
     images = len(fixed_support())
-    few, three, four = (
-        prepared("gda", **options).learned_state()["gaussians"]
-        for options in ({"views_per_class": 3 * images // CLASSES}, {"passes": 3}, {"passes": 4})
-    )
-    assert torch.equal(few, three) and not torch.equal(few, four)
+    support = fixed_support()
+    for passes in (1, 3):
+        method = prepared("gda", support, views_per_class=passes * images // CLASSES)
+        assert isinstance(method, GDA) and len(method.views) == passes
+        # The first is the image itself.
+        with torch.no_grad():
+            assert torch.equal(method.views[0], method.encode_pass(support.plain()))
+        assert "views" not in method.learned_state()
+    often = prepared("gda", passes=4)
+    assert isinstance(often, GDA) and len(often.views) == 4
 
 
 @pytest.mark.parametrize("estimator", ["few_shot", "base_to_novel"])

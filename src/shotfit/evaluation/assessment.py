@@ -16,6 +16,7 @@ from torch import Tensor
 from shotfit.evaluation.calibration import (
     Array,
     Calibration,
+    Head,
     crowd,
     named_head,
     trained_head,
@@ -35,6 +36,7 @@ from shotfit.evaluation.cross_fitting import (
 )
 from shotfit.evaluation.decisions import Scores
 from shotfit.evaluation.expected import ClassOutlook, CurvePoint, Expected, expect
+from shotfit.evaluation.gaussians import gaussian_head
 from shotfit.evaluation.rejection import familiarity
 from shotfit.evaluation.reliability import softmax
 from shotfit.methods.published import TrainConfig
@@ -50,12 +52,14 @@ class Assessment:
     """What is kept of it: plain numbers, the classes' mean images (K, dim), scores of shots.
 
     `expected` is None and the scores are empty where there are too few shots to hold any out.
+    `gaussians` are what the classes' Gaussians say, of GDA alone.
     """
 
     calibration: Calibration
     means: Array
     expected: Expected | None = None
     scores: Scores = field(default_factory=Scores)
+    gaussians: Head | None = None
 
 
 def assess(
@@ -64,11 +68,14 @@ def assess(
     training: TrainConfig | None,
     classnames: Sequence[str],
     seed: int = 0,
+    *,
+    solved: bool = False,
 ) -> Assessment:
     """Holds shots and classes out of the second stage and looks at what becomes of them.
 
     `words` (V, dim) embed a general vocabulary, `training` is that of the second stage; None where
-    there is none, and trained classes are answered by their names, too.
+    there is none, and trained classes are answered by their names, too. `solved` says that classes
+    have Gaussians beside them (GDA), and that the encoders have learned nothing from the shots.
     """
     labels = features.labels.cpu().numpy()
     folds = min(FOLDS, max(features.shots))
@@ -77,30 +84,37 @@ def assess(
     unheard = Calibration(
         typical_image=typical_image(clean, labels, means), typical_name=typical_name(names, means)
     )
+    gaussians = gaussian_head(features.views, labels, len(names)) if solved else None
+    nothing = Assessment(unheard, means, gaussians=gaussians)
     if folds < 2 or len(names) < 2:
-        return Assessment(unheard, means)
+        return nothing
     curve = {
         trained / folds: leave_images_out(labels, folds, trained, seed)
         for trained in range(1, folds)
     }
     designs = [leave_classes_out(labels, PARTS, folds, seed), *curve.values()]
-    held = _cross_fit_all(features, designs, training, seed)
+    held = _cross_fit_all(features, designs, training, seed, solved)
     episodes, by_share = held[0], dict(zip(curve, held[1:], strict=True))
     most = by_share[max(by_share)]
     if sum(len(part.labels) for part in most) < FEWEST:
-        return Assessment(unheard, means)
+        return nothing
     calibration = _calibrate(episodes, words, features, seed)
-    expected = _expected(by_share, calibration, features.scale, classnames)
+    expected = _expected(by_share, calibration, features.scale, classnames, not solved)
     scores = _scores(episodes, most, calibration, features.scale)
-    return Assessment(calibration, means, expected, scores)
+    return Assessment(calibration, means, expected, scores, gaussians)
 
 
 def _cross_fit_all(
-    features: ShotFeatures, designs: Sequence[list[Fold]], training: TrainConfig | None, seed: int
+    features: ShotFeatures,
+    designs: Sequence[list[Fold]],
+    training: TrainConfig | None,
+    seed: int,
+    gaussians: bool,
 ) -> list[list[HeldOut]]:
     """`cross_fit` of several designs, all trained at once; folds that see nothing are left out."""
     usable = [[fold for fold in design if fold.images.any()] for design in designs]
-    held = iter(cross_fit(features, [f for design in usable for f in design], training, seed))
+    folds = [fold for design in usable for fold in design]
+    held = iter(cross_fit(features, folds, training, seed, gaussians=gaussians))
     return [[next(held) for _ in design] for design in usable]
 
 
@@ -119,6 +133,7 @@ def _expected(
     calibration: Calibration,
     scale: float,
     classnames: Sequence[str],
+    seen: bool,
 ) -> Expected:
     points = []
     for share, parts in by_share.items():
@@ -126,7 +141,7 @@ def _expected(
         right = logits.argmax(axis=1) == labels
         points.append(CurvePoint(share, float(right.mean()), len(np.unique(index))))
     logits, labels, _ = _logits(by_share[max(by_share)], calibration, scale)
-    return expect(points, _outlooks(softmax(logits), labels, classnames))
+    return expect(points, _outlooks(softmax(logits), labels, classnames), seen=seen)
 
 
 def _outlooks(
@@ -188,7 +203,8 @@ def _logits(
 
 
 def _trained_logits(part: HeldOut, calibration: Calibration, scale: float) -> Array:
-    return trained_head(calibration, scale, part.rows, part.means).logits(part.images)
+    head = trained_head(calibration, scale, part.rows, part.means, part.gaussians)
+    return head.logits(part.images)
 
 
 def _array(tensor: Tensor) -> Array:

@@ -9,11 +9,12 @@ With s the logit scale, x the unit image embedding, phi_c the trained row of cla
 mean embedding of its shots, t_n the unit embedding of the name n, p the mean of all p_c, K trained
 classes and m names beside them, the logits are
 
-    trained class    s (row phi_c . x + image (p_c . x - typical_image)) + level
+    trained class    s (row phi_c . x + image (p_c . x - typical_image)) + level + gaussian g_c(x)
     name             s (name t_n . x - attraction max(0, t_n . p - typical_name)) - crowd
     crowd            CROWDING log(m / K) where m > K, else 0
 
-and those of a name with images as those of a trained class with t_n in place of phi_c. Where a
+and those of a name with images as those of a trained class with t_n in place of phi_c. g_c is what
+its Gaussian says of class c (`gaussians`), for GDA alone; without it the term is 0. Where a
 trained class is among the classes, all are multiplied by `sharpness`: 1, unless an earlier version
 fitted it, which made held-out shots as sure as new images were expected to be right, and these too
 sure (docs/trust.md).
@@ -58,6 +59,7 @@ class Calibration:
     level: float = -0.6
     name: float = 0.75
     attraction: float = 0.2
+    gaussian: float = 0.0
     sharpness: float = 1.0
     typical_image: float = 0.0
     typical_name: float = 0.0
@@ -93,12 +95,26 @@ class Head:
         """Logits (images, classes) of unit embeddings (images, dim)."""
         return images @ self.weight.T + self.bias
 
+    def of(self, classes: NDArray) -> "Head":
+        """Of these classes, given by number or by a mask."""
+        return Head(self.weight[classes], self.bias[classes])
 
-def trained_head(calibration: Calibration, scale: float, rows: Array, means: Array) -> Head:
-    """Trained classes: their unit rows and mean images, (classes, dim) each."""
+
+def trained_head(
+    calibration: Calibration,
+    scale: float,
+    rows: Array,
+    means: Array,
+    gaussians: Head | None = None,
+) -> Head:
+    """Trained classes: their unit rows and mean images, (classes, dim) each, and what their
+    Gaussians say where they have any."""
     weight = scale * (calibration.row * rows + calibration.image * means)
     bias = calibration.level - scale * calibration.image * calibration.typical_image
-    return _head(weight, np.full(len(rows), bias))
+    if gaussians is None:
+        return _head(weight, np.full(len(rows), bias))
+    share = calibration.gaussian
+    return _head(weight + share * gaussians.weight, bias + share * gaussians.bias)
 
 
 def named_head(calibration: Calibration, scale: float, names: Array, center: Array) -> Head:

@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from shotfit.evaluation.calibration import Head
 from shotfit.evaluation.folds import image_folds
+from shotfit.evaluation.gaussians import gaussian_head
 from shotfit.methods.published import TrainConfig
 from shotfit.training.loop import learning_rate, make_optimizer, total_iterations, updates_per_epoch
 
@@ -69,7 +71,8 @@ class HeldOut:
     The classes are numbered anew: first those with `rows` and `means` (kept, dim), the unit rows
     and the mean image embeddings of the training images, then those left out; `names` (K, dim) are
     the embedded names of all. `images` (n, dim) are embeddings, `labels` (n,) number their classes,
-    `index` (n,) says which shots they are, and `classes` (K,) which classes of the task.
+    `index` (n,) says which shots they are, and `classes` (K,) which classes of the task. What the
+    Gaussians of the training images say of kept classes is in `gaussians` where that was asked for.
     """
 
     images: Array
@@ -79,6 +82,7 @@ class HeldOut:
     means: Array
     names: Array
     classes: NDArray[np.int64]
+    gaussians: Head | None = None
 
     @property
     def of_kept(self) -> NDArray[np.bool_]:
@@ -123,10 +127,15 @@ def leave_classes_out(
 
 
 def cross_fit(
-    features: ShotFeatures, folds: Sequence[Fold], training: TrainConfig | None, seed: int = 0
+    features: ShotFeatures,
+    folds: Sequence[Fold],
+    training: TrainConfig | None,
+    seed: int = 0,
+    *,
+    gaussians: bool = False,
 ) -> list[HeldOut]:
     """The images that each fold leaves out, with the rows of its training; without `training` the
-    rows stay what they start at, the names.
+    rows stay what they start at, the names. With `gaussians` those of the classes are solved anew.
 
     Left-out images are all of the classes left out, and those of the others that the fold does not
     see. A fold that would train on nothing is skipped.
@@ -141,9 +150,26 @@ def cross_fit(
     clean = features.clean.float().cpu().numpy()
     names = features.names.float().cpu().numpy()
     labels = features.labels.cpu().numpy()
-    return [
+    held = [
         _held_out(fold, row, clean, names, labels) for fold, row in zip(usable, rows, strict=True)
     ]
+    if not gaussians:
+        return held
+    return [
+        replace(one, gaussians=_gaussians(features.views, labels, fold, one.classes))
+        for fold, one in zip(usable, held, strict=True)
+    ]
+
+
+def _gaussians(
+    views: Tensor, labels: NDArray[np.int64], fold: Fold, classes: NDArray[np.int64]
+) -> Head:
+    """What the images of a fold say of its classes, in the order of `classes`."""
+    used = fold.images
+    number = np.argsort(classes)
+    seen = torch.from_numpy(used).to(views.device)
+    kept = int(fold.classes.sum())
+    return gaussian_head(views[:, seen], number[labels[used]], kept, float(used.mean()))
 
 
 def _held_out(fold: Fold, rows: Array, clean: Array, names: Array, labels: NDArray) -> HeldOut:

@@ -95,9 +95,11 @@ class Expected:
         return more, low, high
 
 
-def expect(points: Sequence[CurvePoint], classes: Sequence[ClassOutlook] = ()) -> Expected:
+def expect(
+    points: Sequence[CurvePoint], classes: Sequence[ClassOutlook] = (), *, seen: bool = True
+) -> Expected:
     """The line through the points, its slope held by the prior, less what the first stage's having
-    seen the images is worth.
+    `seen` the images is worth.
 
     Its level rests on the point of the most shots. The other points have the same images, so that
     their differences from it scatter about as much as one point does.
@@ -113,10 +115,11 @@ def expect(points: Sequence[CurvePoint], classes: Sequence[ClassOutlook] = ()) -
         moment += doublings * (base - value) / variance
     slope, slope_variance = moment / precision, 1 / precision
     missing = -math.log2(last.share)
+    known, known_width = (SEEN, SEEN_WIDTH) if seen else (0.0, 0.0)
     return Expected(
         points=tuple(ordered),
-        level=base + missing * slope - SEEN,
-        level_variance=base_variance + missing**2 * slope_variance + SEEN_WIDTH**2,
+        level=base + missing * slope - known,
+        level_variance=base_variance + missing**2 * slope_variance + known_width**2,
         slope=slope,
         slope_variance=slope_variance,
         classes=tuple(classes),

@@ -28,16 +28,23 @@ class KnownAs:
     means: Array
 
 
-def class_head(calibration: Calibration, scale: float, means: Array, classes: KnownAs) -> Head:
+def class_head(
+    calibration: Calibration,
+    scale: float,
+    means: Array,
+    classes: KnownAs,
+    gaussians: Head | None = None,
+) -> Head:
     """The classes on one scale: trained rows, names with images, and names; `means` (trained, dim)
-    are the mean images of all trained classes."""
+    are the mean images of all trained classes, `gaussians` what theirs say, where they have any."""
     embeds, trained = classes.embeds, classes.rows >= 0
     shown = ~trained & (classes.counts > 0)
     named = ~trained & ~shown
     own, of_given = means[classes.rows[trained]], classes.means[shown]
     center, many = means.mean(axis=0), classes.counts[shown].tolist()
+    theirs = None if gaussians is None else gaussians.of(classes.rows[trained])
     heads = (
-        (trained, trained_head(calibration, scale, embeds[trained], own)),
+        (trained, trained_head(calibration, scale, embeds[trained], own, theirs)),
         (shown, illustrated_head(calibration, scale, embeds[shown], of_given, many)),
         (named, named_head(calibration, scale, embeds[named], center)),
     )

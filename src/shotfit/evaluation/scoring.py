@@ -109,7 +109,9 @@ def class_head(
         counts=np.array(given.counts, np.int64),
         means=given.means.float().cpu().numpy(),
     )
-    return heads.class_head(assessment.calibration, scale, assessment.means, arrays)
+    return heads.class_head(
+        assessment.calibration, scale, assessment.means, arrays, assessment.gaussians
+    )
 
 
 def _seen(assessment: Assessment, given: GivenImages) -> np.ndarray:

@@ -3,16 +3,18 @@
 import numpy as np
 import torch
 
+from shotfit.classifier import FewShotClassifier
 from shotfit.data.transforms import ImageSpec
-from shotfit.methods.base import Method
+from shotfit.export.rows import class_rows
 from shotfit.runtime.class_matrix import ClassRow
 
 
 class TorchEncoder:
-    """Images to features, and names to rows, by a fitted method."""
+    """Images to features, and names to rows, by a fitted classifier."""
 
-    def __init__(self, method: Method) -> None:
-        self.method = method.eval()
+    def __init__(self, classifier: FewShotClassifier) -> None:
+        self.method = classifier.method.eval()
+        self.rule = classifier.rule
 
     @property
     def image_spec(self) -> ImageSpec:
@@ -37,5 +39,5 @@ class TorchEncoder:
         Raises:
             DataError: for a name that is too long.
         """
-        rows, offsets = self.method.score_rows(self.method.encode_classes([name]))
+        rows, offsets = class_rows(self.method, self.method.encode_classes([name]), self.rule)
         return rows[0].float().cpu().numpy(), float(offsets[0])

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from shotfit.backbone import Backbone
 from shotfit.errors import UsageError
+from shotfit.export.rows import class_rows
 from shotfit.methods.base import Method
 
 MARKER = "shotfit_marker"
@@ -39,9 +40,10 @@ class TextGraph(nn.Module):
     The prompts are those that the method embeds for a name it has not seen, found by asking it.
     """
 
-    def __init__(self, method: Method) -> None:
+    def __init__(self, method: Method, rule: str) -> None:
         super().__init__()
         self.method = method
+        self.rule = rule
         self.prompts: list[str] = []
         encode = method.backbone.encode_text
 
@@ -80,7 +82,7 @@ class TextGraph(nn.Module):
             return self._row()
 
     def _row(self) -> tuple[Tensor, Tensor]:
-        rows, offsets = self.method.score_rows(self.method.encode_classes([MARKER]))
+        rows, offsets = class_rows(self.method, self.method.encode_classes([MARKER]), self.rule)
         return rows[0], offsets[0]
 
 

@@ -13,6 +13,7 @@ from shotfit.errors import DataError, UsageError
 from shotfit.evaluation.scoring import GivenImages, blended, logit_scale
 from shotfit.export.graphs import ImageGraph, TextGraph, write_graph
 from shotfit.export.place import exported_folder
+from shotfit.export.rows import class_rows
 from shotfit.methods.base import Method
 from shotfit.runtime.class_matrix import ClassMatrix
 from shotfit.runtime.graphs import Graphs
@@ -81,7 +82,7 @@ def export_onnx(
     with exported_folder(folder, overwrite=overwrite) as made:
         class_matrix(classifier).write(made / CLASSES)
         _write_image_graph(method, made / IMAGE, options)
-        rules = _write_text(method, made, options) if options.text else None
+        rules = _write_text(classifier, made, options) if options.text else None
         _manifest(classifier, made, rules, options).write(made)
         difference = _difference(classifier, Graphs(made, Manifest.read(made), threads=1))
         sizes = {path.name: path.stat().st_size for path in sorted(made.iterdir())}
@@ -106,11 +107,16 @@ def class_matrix(classifier: FewShotClassifier) -> ClassMatrix:
         assert classifier.assessment is not None
         found = classifier.assessment
         rule = FittedRule(
-            found.calibration, logit_scale(method), found.means, _array(known.means), found.scores
+            found.calibration,
+            logit_scale(method),
+            found.means,
+            _array(known.means),
+            found.scores,
+            found.gaussians,
         )
     else:
         everything = blended(everything, given)
-    rows, offsets = map(_array, method.score_rows(everything))
+    rows, offsets = map(_array, class_rows(method, everything, classifier.rule))
     return ClassMatrix(known.classes, rows, offsets, np.zeros_like(rows), rule)
 
 
@@ -141,12 +147,15 @@ def _weights_beside(path: Path) -> None:
     path.with_name(beside).chmod(0o644)
 
 
-def _write_text(method: Method, folder: Path, options: OnnxOptions) -> TextRules | None:
+def _write_text(
+    classifier: FewShotClassifier, folder: Path, options: OnnxOptions
+) -> TextRules | None:
     """The text graph and its tokenizer; None for a method that is bound to its classes."""
+    method = classifier.method
     if not method.open_vocabulary:
         return None
     backbone = method.backbone
-    graph = TextGraph(method)
+    graph = TextGraph(method, classifier.rule)
     shape = len(graph.prompts), backbone.text.max_length
     inputs = {
         "ids": torch.ones(shape, dtype=torch.long, device=backbone.device),
@@ -246,7 +255,7 @@ def _difference(classifier: FewShotClassifier, graphs: Graphs) -> float:
     found = matrix.scores(graphs.features(pixels.numpy()))
     differences = [np.abs(found - expected).max() / scale]
     if manifest.text is not None:
-        differences.append(_text_difference(method, graphs) / scale)
+        differences.append(_text_difference(classifier, graphs) / scale)
     worst = float(max(differences))
     if not manifest.int8 and not worst <= TOLERANCE:
         raise DataError(
@@ -256,7 +265,8 @@ def _difference(classifier: FewShotClassifier, graphs: Graphs) -> float:
     return worst
 
 
-def _text_difference(method: Method, graphs: Graphs) -> float:
-    rows, offsets = method.score_rows(method.encode_classes([_UNSEEN]))
+def _text_difference(classifier: FewShotClassifier, graphs: Graphs) -> float:
+    method = classifier.method
+    rows, offsets = class_rows(method, method.encode_classes([_UNSEEN]), classifier.rule)
     row, offset = graphs.class_row(_UNSEEN)
     return max(float(np.abs(row - rows[0].cpu().numpy()).max()), abs(offset - float(offsets[0])))

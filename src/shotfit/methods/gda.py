@@ -33,6 +33,7 @@ from shotfit.data.support_set import SupportSet
 from shotfit.data.template import Template
 from shotfit.errors import DataError
 from shotfit.layers.class_means import class_means
+from shotfit.layers.ridged_inverse import ridged_inverse
 from shotfit.methods.base import ClassEmbeddings, Method
 from shotfit.methods.published import TaskFacts, published_templates
 
@@ -53,7 +54,8 @@ class GDAConfig:
     passes: Count = 10
     """Augmented views of each image, each a sample of its own."""
     views_per_class: Count | None = None
-    """No more passes than give a class, on average, so many views."""
+    """No more passes than give a class, on average, so many views; the first without
+    augmentation, as a prediction sees an image."""
     templates: tuple[Template, ...] = ()
     """Prompt templates to average; none means the task's own."""
 
@@ -71,6 +73,8 @@ class GDA(Method):
     starts_at_zero_shot = False
     first_fraction = None
     crop_scale = (0.5, 1.0)
+    views: Tensor
+    """Features (passes, images, dim) of the shots, for as long as the fit lasts; not saved."""
 
     @torch.no_grad()
     def prepare(self, support: SupportSet) -> None:
@@ -80,14 +84,15 @@ class GDA(Method):
             DataError: when the views of each class are all alike, such as a single one.
         """
         passes = self.config.passes_over(len(support), len(self.trained_names))
-        features = self.encode_views(support, passes).flatten(0, 1).double()
+        self.views = self._encode(support, passes)
+        features = self.views.flatten(0, 1).double()
         labels = support.labels.to(features.device).repeat(passes)
         means = class_means(features, labels, len(self.trained_names))
         residuals = features - means[labels]
         if residuals.norm() <= 1e-6 * features.norm():
             raise DataError("GDA needs views that differ: give more shots, or more passes.")
         if self.config.estimator == "few_shot":
-            precision = _ridged_inverse(residuals)
+            precision = ridged_inverse(residuals)
         else:
             share = 1 / (labels.bincount() - 1).clamp(min=1) / len(means)
             covariance = residuals.T @ (residuals * share[labels, None])
@@ -135,6 +140,15 @@ class GDA(Method):
             return GDAConfig(0.1, estimator="base_to_novel", templates=templates)
         return GDAConfig(templates=templates)
 
+    def _encode(self, support: SupportSet, passes: int) -> Tensor:
+        """Features (passes, images, dim) of the shots."""
+        if self.config.views_per_class is None:
+            return self.encode_views(support, passes)
+        plain = self.encode_pass(support.plain()).unsqueeze(0)
+        if passes == 1:
+            return plain
+        return torch.cat([plain, self.encode_views(support, passes - 1)])
+
     def _evidence(self, embeds: Tensor, classes: ClassEmbeddings) -> Tensor:
         """f P mu + log(1 / K) - mu P mu / 2, (batch, classes)."""
         # The terms are hundreds, their differences are what counts: never in half precision.
@@ -157,12 +171,5 @@ class GDA(Method):
         nearest = (text @ self.features.T).topk(min(_NEIGHBOURS, len(self.features))).indices
         text, near = text.double(), self.features[nearest].double()
         means = (near.sum(dim=1) + _TEXT_COPIES * text) / (near.shape[1] + _TEXT_COPIES)
-        inverses = (_ridged_inverse(own - t) for own, t in zip(near, text, strict=True))
+        inverses = (ridged_inverse(own - t) for own, t in zip(near, text, strict=True))
         return torch.stack([means, means @ (sum(inverses) / len(names))], dim=1)
-
-
-def _ridged_inverse(residuals: Tensor) -> Tensor:
-    """dim (R^T R + tr(R^T R) / (n - 1) I)^-1 of residuals R (n, dim)."""
-    scatter = residuals.T @ residuals
-    ridge = scatter.trace() / max(1, len(residuals) - 1) * torch.eye(len(scatter)).to(scatter)
-    return len(scatter) * torch.linalg.inv(scatter + ridge)

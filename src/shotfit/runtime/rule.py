@@ -15,6 +15,7 @@ from shotfit.evaluation.heads import KnownAs, class_head
 from shotfit.evaluation.rejection import NEARNESS
 
 _ARRAYS = ("means", "given")
+_GAUSSIANS = ("gaussian_weight", "gaussian_bias")
 _SCORES = tuple(field.name for field in dataclasses.fields(Scores))
 
 
@@ -23,13 +24,14 @@ class FittedRule:
     """What `Assessment` keeps, as far as answering needs it: `scale` is the logit scale, `means`
     (trained, dim) the mean images of trained classes, `given` (added, dim) those of the images that
     added names were given, zeros for none. `held_out` are the scores of held-out shots, None in
-    exports of earlier versions."""
+    exports of earlier versions, `gaussians` what those of trained classes say, of GDA alone."""
 
     calibration: Calibration
     scale: float
     means: Array
     given: Array
     held_out: Scores | None = None
+    gaussians: Head | None = None
 
     def head(self, classes: ClassList, embeds: Array) -> Head:
         """The active classes as an affine map; `embeds` (all classes, dim) are unit rows."""
@@ -42,7 +44,7 @@ class FittedRule:
             counts=counts[active],
             means=given[active],
         )
-        return class_head(self.calibration, self.scale, self.means, known)
+        return class_head(self.calibration, self.scale, self.means, known, self.gaussians)
 
     def familiarity(
         self, classes: ClassList, scores: np.ndarray, features: np.ndarray
@@ -71,6 +73,10 @@ class FittedRule:
         arrays = {name: getattr(self, name) for name in _ARRAYS}
         if self.held_out is not None:
             arrays |= {name: getattr(self.held_out, name) for name in _SCORES}
+        if self.gaussians is not None:
+            arrays |= dict(
+                zip(_GAUSSIANS, (self.gaussians.weight, self.gaussians.bias), strict=True)
+            )
         return arrays
 
     @classmethod
@@ -86,5 +92,8 @@ class FittedRule:
         held_out = None
         if _SCORES[0] in arrays:
             held_out = Scores(*(arrays[name] for name in _SCORES))
-        scale = float(facts["scale"])
-        return cls(calibration, scale, *(arrays[name] for name in _ARRAYS), held_out=held_out)
+        gaussians = None
+        if _GAUSSIANS[0] in arrays:
+            gaussians = Head(*(arrays[name] for name in _GAUSSIANS))
+        means, given = (arrays[name] for name in _ARRAYS)
+        return cls(calibration, float(facts["scale"]), means, given, held_out, gaussians)

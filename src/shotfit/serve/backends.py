@@ -27,4 +27,4 @@ def load(
     from shotfit.export.onnx import class_matrix
 
     classifier = FewShotClassifier.from_pretrained(model, backbone=backbone)
-    return ExportedClassifier(TorchEncoder(classifier.method), class_matrix(classifier), None)
+    return ExportedClassifier(TorchEncoder(classifier), class_matrix(classifier), None)

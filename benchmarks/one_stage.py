@@ -9,7 +9,6 @@ of both halves are answered among all names, those of base classes also among th
 """
 
 import argparse
-import itertools
 import random
 from collections.abc import Sequence
 
@@ -55,7 +54,7 @@ def main() -> None:
     print(f"| {' | '.join(HEAD)} |\n{'|---' * len(HEAD)}|")
     for method in options.methods:
         rows: dict[str, list[tuple[float, ...]]] = {}
-        for name, seed in itertools.product(tasks, options.seeds):
+        for name, seed in ((name, seed) for name in tasks for seed in options.seeds):
             for rule, figures in compared(method, name, seed).items():
                 rows.setdefault(rule, []).append(figures)
                 if not options.means:

@@ -132,8 +132,10 @@ def _leaves(command: Any, words: tuple[str, ...]) -> Iterator[tuple[tuple[str, .
 
 def _row(parameter: click.Parameter) -> str:
     option = parameter.param_type_name == "option"
-    names = ", ".join(f"`{word}`" for word in parameter.opts) if option else ""
-    default = parameter.default
+    words = [*parameter.opts, *parameter.secondary_opts] if option else []
+    names, default = ", ".join(f"`{word}`" for word in words), parameter.default
+    if default is True and words:
+        default = words[0]  # of a switch
     told = default is not None and default is not False and not callable(default) and default != ()
     cells = [
         names or f"`{(parameter.metavar or parameter.name or '').upper()}`",

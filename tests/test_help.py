@@ -40,6 +40,11 @@ def test_help_ends_with_two_examples(shotfit, monkeypatch, words):
         _understood(ROOT, arguments)
 
 
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_every_option_says_what_it_does(words):
+    assert not [one.name for one in COMMANDS[words].params if not getattr(one, "help", None)]
+
+
 def _understood(command, arguments):
     """Parses an example as the command line does, without running it."""
     while hasattr(command, "commands"):

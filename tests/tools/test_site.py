@@ -52,6 +52,7 @@ def test_every_method_has_its_page_with_the_same_headings(site):
     for name in list_methods():
         text = (site / "methods" / f"{name}.html").read_text(encoding="utf-8")
         assert re.findall(r"<h2[^>]*>([^<]+)", text) == HEADINGS, name
+        assert '<a href="https://' in text, "its paper is a click away"
 
 
 @pytest.mark.xdist_group("site")

@@ -47,7 +47,7 @@ OverwriteRecords = Annotated[
     ),
 ]
 Host = Annotated[str, typer.Option(help="Where to listen; other addresses open it to a network.")]
-Port = Annotated[int, typer.Option(min=1, max=65535)]
+Port = Annotated[int, typer.Option(min=1, max=65535, help="Where to listen.")]
 PageBackbone = Annotated[
     str, typer.Option(help="Hub id, folder, or iconclip, which knows drawn icons only.")
 ]

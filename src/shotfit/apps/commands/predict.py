@@ -67,7 +67,7 @@ def predict(
     ] = None,
     published_scores: options.PublishedScores = False,
     int8: options.Int8 = False,
-    batch_size: Annotated[int, typer.Option(min=1)] = 64,
+    batch_size: Annotated[int, typer.Option(min=1, help="Images in one pass.")] = 64,
     ray: Annotated[
         str | None,
         typer.Option(

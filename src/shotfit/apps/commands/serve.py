@@ -26,7 +26,9 @@ command_class = ServeCommand
 def serve(
     model: Annotated[str, typer.Argument(help="An exported folder, or a saved classifier.")],
     host: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535)] = 8000,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Where to listen; 0 for any that is free.")
+    ] = 8000,
     token: Annotated[
         str | None,
         typer.Option(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from pil_processors import CLIPImageProcessorPil, SiglipImageProcessorPil
+from pil_processors import CLIPImageProcessorPil, SiglipImageProcessorPil, pixels
 
 from shotfit.backbone.hub import read_image_spec
 from shotfit.data import transforms
@@ -36,7 +36,7 @@ def test_pixels_are_bit_identical(name, mode, tmp_path):
         array = stream.integers(0, 256, (height, width, 4), dtype=np.uint8)
         image = Image.fromarray(array)
         image = image if mode == "RGBA" else image.convert("RGB").convert(mode)
-        expected = PROCESSORS[name](image, return_tensors="np")["pixel_values"][0]
+        expected = pixels(PROCESSORS[name], image)
         found = prepare(open_image(image), spec)
         assert found.dtype == np.float32
         assert np.array_equal(found, expected.astype(np.float32)), (width, height)

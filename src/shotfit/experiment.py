@@ -33,6 +33,7 @@ from shotfit.data.prefetch import Loading
 from shotfit.data.sources import load_dataset
 from shotfit.data.support_set import SupportSet
 from shotfit.data.task import Setting, Task, make_task
+from shotfit.data.template import asks_only_for
 from shotfit.data.transfer import transfer_targets
 from shotfit.data.transforms import CROP_SCALE
 from shotfit.errors import UsageError
@@ -225,12 +226,11 @@ def task_of(experiment: Experiment, dataset: Dataset, root: str | None = None) -
 def _lists_of(dataset: Dataset, fewshot: str) -> str:
     key = benchmark_key(dataset.name)
     folder = find_benchmark(key).folder if key else dataset.name
-    try:
-        return fewshot.format(dataset=dataset.name, folder=folder)
-    except (KeyError, IndexError, ValueError):
+    if not asks_only_for(fewshot, {"dataset", "folder"}):
         raise UsageError(
             f"The folder of few-shot lists may contain {{dataset}} and {{folder}}, got {fewshot!r}."
-        ) from None
+        )
+    return fewshot.format(dataset=dataset.name, folder=folder)
 
 
 @reused_memory()

@@ -395,8 +395,19 @@ def test_lists_are_found_by_the_dataset_or_by_its_published_folder(tmp_path, few
     own = dataclasses.replace(dataset, name="photos")
     write_fewshot(own, tmp_path / "of photos", 2, 1, lists)
     task_of(dataclasses.replace(experiment, fewshot="of {folder}"), own, str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "fewshot",
+    ["{nosuch}", "{dataset.nothing}", "{dataset.__class__}", "{dataset[a]}", "{dataset[0]}"]
+    + ["{dataset:>999999999999}", "{dataset!r}", "{}", "{0}", "{dataset"],
+)
+def test_a_folder_of_lists_asks_for_nothing_but_these_names(fewshot):
+    from conftest import shapes_dataset
+
+    experiment = Experiment(setting="all_to_all", shots=2, seed=1, fewshot=fewshot)
     with pytest.raises(UsageError, match="may contain {dataset} and {folder}"):
-        task_of(dataclasses.replace(experiment, fewshot="{nosuch}"), dataset, str(tmp_path))
+        task_of(experiment, shapes_dataset(4))
 
 
 def test_reproduce_takes_lists(shotfit):

@@ -16,12 +16,24 @@ TEMPLATE = "a photo of a {}."
 
 def is_template(text: str) -> bool:
     """Whether `text.format(name)` puts the name in one place and asks for nothing else."""
+    return _places(text) == [""]
+
+
+def asks_only_for(text: str, names: set[str]) -> bool:
+    """Whether `text.format` puts values of these names in its braces as they are, and no others."""
+    places = _places(text)
+    return places is not None and names.issuperset(places)
+
+
+def _places(text: str) -> list[str] | None:
+    """What stands between the braces of a text; nothing where one opens or closes nothing."""
     try:
-        parts = list(Formatter().parse(text))
-    except ValueError:  # a brace that opens or closes nothing
-        return False
-    places = [part[1:] for part in parts if part[1] is not None]
-    return places == [("", "", None)]
+        parts = [part[1:] for part in Formatter().parse(text) if part[1] is not None]
+    except ValueError:
+        return None
+    return [
+        f"{name}{f'!{kind}' if kind else ''}{f':{how}' if how else ''}" for name, how, kind in parts
+    ]
 
 
 def check_template(text: str) -> None:

@@ -150,10 +150,10 @@ def _saved() -> Iterator[tuple[str, Reader]]:
         ("saved tensors", WEIGHTS, None),
         ("saved shots", SHOTS, None),
         ("saved classes", "classes.safetensors", None),
-        ("saved record", "record.json", None),
     ):
         beside = {other: content for other, content in saved.items() if other != file}
         yield name, Reader(_load_saved, file, [saved[file]], beside, sign, share=0.02)
+    yield "saved record", Reader(_load_provenance, saving.RECORD, [saved[saving.RECORD]])
 
 
 def _model_folders() -> Iterator[tuple[str, Reader]]:
@@ -211,6 +211,11 @@ def _load_saved(path: Path) -> object:
         info(path.parent)
     backbone = str(FORMATS_SO_FAR / "backbone")
     return FewShotClassifier.from_pretrained(path.parent, backbone=backbone).predict(PICTURE)
+
+
+def _load_provenance(path: Path) -> object:
+    """What every command that opens a classifier does with its record, without the classifier."""
+    return saving.is_unfinished(saving.read_provenance(path.parent))
 
 
 def _name_hash(path: Path) -> None:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from shotfit.evaluation.calibration import Head
 from shotfit.layers.class_means import class_means
-from shotfit.layers.ridged_inverse import ridged_inverse
+from shotfit.layers.gaussians import ridged_inverse
 
 
 def gaussian_head(

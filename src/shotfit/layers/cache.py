@@ -7,6 +7,22 @@ equation 5, and section 3.3 for the search.
 import torch
 from torch import Tensor
 
+SEARCHES = {
+    "imagenet": (1.17, 7, 3),
+    "caltech101": (3, 12, 5),
+    "dtd": (2, 13, 13),
+    "eurosat": (2, 12, 10),
+    "fgvc_aircraft": (5, 30, 30),
+    "food101": (1.17, 10, 10),
+    "oxford_flowers": (10, 50, 50),
+    "oxford_pets": (1.17, 7, 3),
+    "stanford_cars": (3, 20, 10),
+    "sun397": (1.17, 12, 10),
+    "ucf101": (3, 7, 3),
+}
+"""Alpha before the search, and the bounds of the search for beta and alpha, by benchmark (the
+official configs)."""
+
 
 def affinity(cosines: Tensor, beta: Tensor | float) -> Tensor:
     """exp(-beta (1 - cosine)) of images and cached images, both (batch, cached)."""

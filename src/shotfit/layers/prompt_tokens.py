@@ -103,6 +103,19 @@ def phrase_embeddings(backbone: "Backbone", phrase: str) -> Tensor:
     return backbone.text.token_embedding(ids).detach()
 
 
+def started_at(
+    backbone: "Backbone", phrase: str, n_ctx: int
+) -> tuple[tuple[int, ...], str, Tensor]:
+    """Ids of a phrase's tokens after the first `n_ctx`, its text, and those first ones' embeddings
+    (n_ctx, text width). A shorter phrase has placeholders, which start at the end-of-text."""
+    ids = phrase_ids(backbone, phrase)
+    missing = max(0, n_ctx - len(ids))
+    prefix = f"{placeholders(backbone, missing)} {phrase}".strip()
+    end = backbone.tokenize([phrase])[0][-1]
+    first = torch.tensor([*ids, *[end] * missing][:n_ctx], device=backbone.device)
+    return tuple(ids[n_ctx:]), prefix, backbone.text.token_embedding(first).detach()
+
+
 def random_prompts(
     shape: tuple[int, ...], generator: torch.Generator, device: torch.device
 ) -> Tensor:

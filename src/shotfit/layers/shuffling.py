@@ -26,3 +26,22 @@ def shuffled(
         order = torch.randperm(len(labels), generator=generator)
         for rows in order.split(size)[:count]:
             yield features[rows], labels[rows]
+
+
+def shuffled_views(
+    views: Tensor, labels: Tensor, size: int, generator: torch.Generator, drop_last: bool
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Endless batches of features (size, dim) and labels (size,).
+
+    Every pass has a new order of the images, and one of the `views` (views, images, dim) of each.
+    `drop_last` leaves out an incomplete last batch, unless it is the only one.
+    """
+    count, images = views.shape[:2]
+    while True:
+        order = torch.randperm(images, generator=generator)
+        view = torch.randint(count, (images,), generator=generator)
+        for number, rows in enumerate(order.split(size)):
+            # As in `SupportSet.batches`: never without a batch.
+            if drop_last and number > 0 and len(rows) < size:
+                break
+            yield views[view[rows], rows], labels[rows]

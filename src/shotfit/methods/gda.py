@@ -7,15 +7,13 @@ Equation: logits(x, c) = s f t_c + alpha (f P mu_c + log(1 / K) - mu_c P mu_c / 
 image embedding, mu_c the mean of a class's unit features, P the inverse of the covariance that
 classes share: dim ((N - 1) S + tr(S) I)^-1 over all N residuals (Kubokawa and Srivastava).
 
-Deviations: alpha is fixed, with no selection on validation images; the official code, with its
-numbers, takes the best of seven on the whole validation split (ImageNet: the test images), at
-ViT-B/16 within a step of 10. Its base-to-novel estimator, not in the paper, is the pseudo-inverse
-of the average of the classes' covariances, with an alpha of mostly 0.1. Solved in float64
-(published: fp32). The scale is the checkpoint's, not 100; ImageNet's crops are the other datasets'.
+Deviations: alpha is fixed; the official code, with its numbers, takes the best of seven on the
+whole validation split (ImageNet: the test images), at ViT-B/16 within a step of 10. Its estimator
+of base-to-novel, not in the paper, has mostly 0.1. Solved in float64 (published: fp32). The scale
+is the checkpoint's, not 100; ImageNet's crops are the other datasets'.
 
-Novel categories: few-shot, their text embedding and the mean of all Gaussians, so that what classes
-share favours none. Base-to-novel, as published, mean and precision of the 64 base features nearest
-to the name's embedding, comparable with each other, not with base classes in one list.
+Novel categories: few-shot, their text embedding and the mean of all Gaussians; base-to-novel, as
+published, the Gaussian of the 64 base features nearest to it, not comparable with base classes'.
 
 When to prefer it: the strongest answer without training from four shots on, in seconds.
 """
@@ -32,13 +30,10 @@ from shotfit.config import Count, NotNegative
 from shotfit.data.support_set import SupportSet
 from shotfit.data.template import Template
 from shotfit.errors import DataError
+from shotfit.layers import gaussians
 from shotfit.layers.class_means import class_means
-from shotfit.layers.ridged_inverse import ridged_inverse
 from shotfit.methods.base import ClassEmbeddings, Method
 from shotfit.methods.published import TaskFacts, published_templates
-
-_ALPHAS = (1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0)
-_NEIGHBOURS, _TEXT_COPIES = 64, 16
 
 
 @dataclass(frozen=True)
@@ -54,8 +49,7 @@ class GDAConfig:
     passes: Count = 10
     """Augmented views of each image, each a sample of its own."""
     views_per_class: Count | None = None
-    """No more passes than give a class, on average, so many views; the first without
-    augmentation, as a prediction sees an image."""
+    """No more passes than give a class so many views on average; the first is the image itself."""
     templates: tuple[Template, ...] = ()
     """Prompt templates to average; none means the task's own."""
 
@@ -73,8 +67,6 @@ class GDA(Method):
     starts_at_zero_shot = False
     first_fraction = None
     crop_scale = (0.5, 1.0)
-    views: Tensor
-    """Features (passes, images, dim) of the shots, for as long as the fit lasts; not saved."""
 
     @torch.no_grad()
     def prepare(self, support: SupportSet) -> None:
@@ -84,6 +76,7 @@ class GDA(Method):
             DataError: when the views of each class are all alike, such as a single one.
         """
         passes = self.config.passes_over(len(support), len(self.trained_names))
+        # Kept for who asks the shots when the fit is over (passes, images, dim); not saved.
         self.views = self._encode(support, passes)
         features = self.views.flatten(0, 1).double()
         labels = support.labels.to(features.device).repeat(passes)
@@ -92,13 +85,9 @@ class GDA(Method):
         if residuals.norm() <= 1e-6 * features.norm():
             raise DataError("GDA needs views that differ: give more shots, or more passes.")
         if self.config.estimator == "few_shot":
-            precision = ridged_inverse(residuals)
+            precision = gaussians.ridged_inverse(residuals)
         else:
-            share = 1 / (labels.bincount() - 1).clamp(min=1) / len(means)
-            covariance = residuals.T @ (residuals * share[labels, None])
-            # The cut-off that it has in fp32 decides what counts as rank.
-            cut = len(covariance) * torch.finfo(torch.float32).eps
-            precision = torch.linalg.pinv(covariance, rtol=cut, hermitian=True)
+            precision = gaussians.average_inverse(residuals, labels, len(means))
             self.features = nn.Buffer(features.float())
         self.alpha = nn.Buffer(torch.tensor(self.config.alpha, device=features.device))
         self.gaussians = nn.Buffer(torch.stack([means, means @ precision], dim=1).float())
@@ -106,8 +95,8 @@ class GDA(Method):
     def encode_classes(self, names: Sequence[str]) -> ClassEmbeddings:
         """Text embeddings; as `per_prompt` (2, classes, dim) means, and means times precision."""
         text = self.prompt_ensemble(names, self.config.templates)
-        gaussians = self.rows_or(names, self.gaussians, self._novel_gaussians)
-        return self.class_embeddings(names, text, gaussians.transpose(0, 1))
+        both = self.rows_or(names, self.gaussians, self._novel_gaussians)
+        return self.class_embeddings(names, text, both.transpose(0, 1))
 
     def forward(self, pixels: Tensor, classes: ClassEmbeddings) -> Tensor:
         """Logits (batch, classes): zero-shot CLIP's and the Gaussians'."""
@@ -129,8 +118,7 @@ class GDA(Method):
         classes = self.encode_classes(self.trained_names)
         embeds, right = self.encode_pass(validation.plain()), validation.labels
         text, evidence = self.logits(embeds, classes.weight), self._evidence(embeds, classes)
-        hits = [int(((text + a * evidence).argmax(1).cpu() == right).sum()) for a in _ALPHAS]
-        self.alpha.fill_(_ALPHAS[hits.index(max(hits))] if any(hits) else 0.1)
+        self.alpha.fill_(gaussians.best_alpha(text, evidence, right.to(text.device)))
 
     @classmethod
     def published_config(cls, facts: TaskFacts) -> GDAConfig:
@@ -145,9 +133,8 @@ class GDA(Method):
         if self.config.views_per_class is None:
             return self.encode_views(support, passes)
         plain = self.encode_pass(support.plain()).unsqueeze(0)
-        if passes == 1:
-            return plain
-        return torch.cat([plain, self.encode_views(support, passes - 1)])
+        more = [self.encode_views(support, passes - 1)] if passes > 1 else []
+        return torch.cat([plain, *more])
 
     def _evidence(self, embeds: Tensor, classes: ClassEmbeddings) -> Tensor:
         """f P mu + log(1 / K) - mu P mu / 2, (batch, classes)."""
@@ -167,9 +154,4 @@ class GDA(Method):
         if self.config.estimator == "few_shot":
             return self.gaussians.mean(dim=0).expand(len(names), -1, -1)
         text = self.prompt_ensemble(names, self.config.templates)
-        # Of fewer features all, where the official code stops.
-        nearest = (text @ self.features.T).topk(min(_NEIGHBOURS, len(self.features))).indices
-        text, near = text.double(), self.features[nearest].double()
-        means = (near.sum(dim=1) + _TEXT_COPIES * text) / (near.shape[1] + _TEXT_COPIES)
-        inverses = (ridged_inverse(own - t) for own, t in zip(near, text, strict=True))
-        return torch.stack([means, means @ (sum(inverses) / len(names))], dim=1)
+        return gaussians.gaussians_of_neighbours(text, self.features)

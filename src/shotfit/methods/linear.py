@@ -26,6 +26,7 @@ from shotfit.config import Count
 from shotfit.data.prefetch import Batch
 from shotfit.data.support_set import SupportSet
 from shotfit.errors import UsageError
+from shotfit.layers.shuffling import shuffled_views
 from shotfit.methods.base import ClassEmbeddings, Method, StepOutput
 from shotfit.methods.published import TaskFacts, TrainConfig
 
@@ -125,17 +126,8 @@ class LinearClassifier(Method):
             yield from super().batches(support, batch_size, drop_last)
             return
         labels = support.labels.to(self._features.device)
-        seed = support.stream.getrandbits(62)
-        generator = torch.Generator().manual_seed(seed)
-        views, images = self._features.shape[:2]
-        while True:
-            order = torch.randperm(images, generator=generator)
-            view = torch.randint(views, (images,), generator=generator)
-            for number, rows in enumerate(order.split(batch_size)):
-                # As in `SupportSet.batches`: never without a batch.
-                if drop_last and number > 0 and len(rows) < batch_size:
-                    break
-                yield self._features[view[rows], rows], labels[rows]
+        generator = torch.Generator().manual_seed(support.stream.getrandbits(62))
+        yield from shuffled_views(self._features, labels, batch_size, generator, drop_last)
 
     @classmethod
     def published_training(cls, facts: TaskFacts) -> tuple[TrainConfig, ...]:

@@ -89,12 +89,11 @@ class LPPlusPlus(Method):
             self.selects_on = "validation shots"
             held_out = self.encode_pass(validation.plain())
             labels = validation.labels.to(held_out.device)
-        best, chosen = -1, None
+        best, chosen, hits = -1, None, 0
         for solution in self._descend():
-            if held_out is None or labels is None:
-                chosen = solution
-                continue
-            hits = int((_logits(held_out, self.class_weight, *solution).argmax(1) == labels).sum())
+            if held_out is not None:
+                answers = _logits(held_out, self.class_weight, *solution).argmax(dim=1)
+                hits = int((answers == labels).sum())
             if hits >= best:
                 best, chosen = hits, solution
         assert chosen is not None
@@ -130,14 +129,13 @@ class LPPlusPlus(Method):
         features, targets = self._features, self._targets
         similar = features @ self.class_weight.T
         count = len(features)
-        largest = torch.linalg.eigvalsh(features.T @ features)[-1]
-        lr = 4 * count / largest
+        lr = 4 * count / torch.linalg.eigvalsh(features.T @ features)[-1]
         lr_alpha = count / (4 * similar.square().sum(dim=0).max())
         w, b, alpha = (p.detach().clone() for p in (self.weight, self.bias, self.alpha))
         moving_w, moving_b, gradient = (torch.zeros_like(x) for x in (w, b, alpha))
         for epoch in range(1, self.config.epochs + 1):
-            error = (features @ w.T + b + alpha * similar).softmax(dim=-1) - targets
-            error = error / count
+            share = (features @ w.T + b + alpha * similar).softmax(dim=-1)
+            error = (share - targets) / count
             moving_w = _MOMENTUM * moving_w + error.T @ features
             moving_b = _MOMENTUM * moving_b + error.sum(dim=0)
             current = (error * similar).sum(dim=0)

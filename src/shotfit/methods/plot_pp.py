@@ -34,7 +34,7 @@ from torch.nn import functional as F
 from shotfit.config import Count, NotNegative, Positive
 from shotfit.data.benchmark.templates import dataset_templates
 from shotfit.errors import UsageError
-from shotfit.layers.prompt_tokens import phrase_ids, placeholders, prefixed, random_prompts
+from shotfit.layers.prompt_tokens import prefixed, random_prompts, started_at
 from shotfit.layers.sinkhorn import transport_plan
 from shotfit.methods.base import ClassEmbeddings, Method
 from shotfit.methods.published import TaskFacts, TrainConfig, coop_epochs, dassl
@@ -75,7 +75,7 @@ class PLOT(Method):
         if not config.phrases or not config.phrases[0].split():
             raise UsageError("PLOT++ needs at least one phrase, and the first one not empty.")
         n_ctx = len(config.phrases[0].split())
-        starts = [self._start(phrase, n_ctx) for phrase in config.phrases]
+        starts = [started_at(self.backbone, phrase, n_ctx) for phrase in config.phrases]
         self.ctx = nn.Parameter(torch.stack([ctx for _, _, ctx in starts]))
         # Prompts whose fixed tokens agree are embedded in one pass.
         self._passes: dict[tuple[int, ...], tuple[str, list[int]]] = {}
@@ -85,15 +85,6 @@ class PLOT(Method):
         self.vision_ctx = nn.Parameter(random_prompts(shape, self.generator, self.backbone.device))
         self._pooled = False
         self.image_passes = config.n_prompts_vision
-
-    def _start(self, phrase: str, n_ctx: int) -> tuple[tuple[int, ...], str, Tensor]:
-        """A prompt's fixed tokens after the learned ones, its text, and its start."""
-        ids = phrase_ids(self.backbone, phrase)
-        missing = max(0, n_ctx - len(ids))
-        prefix = f"{placeholders(self.backbone, missing)} {phrase}".strip()
-        end = self.backbone.tokenize([phrase])[0][-1]
-        first = torch.tensor([*ids, *[end] * missing][:n_ctx], device=self.backbone.device)
-        return tuple(ids[n_ctx:]), prefix, self.backbone.text.token_embedding(first).detach()
 
     def begin_round(self, number: int) -> None:
         """Round 0 trains the visual prompts on both kinds of logits, round 1 all on transport."""

@@ -8,11 +8,9 @@ labels one-hot, W the class embeddings (eq. 5). With `finetune` (Tip-Adapter-F) 
 
 Deviations: the official code takes the best epoch and, on ImageNet, alpha and beta from the test
 images; here the last epoch is taken, and alpha and beta are searched on validation shots. Where
-there are none, on the shots, each without its own cache entry; with one shot a class that leaves
-nothing to compare with, and the initial values stay. The scale is the checkpoint's, not 100.
-Validation shots are at most four of a class, where the official search has the whole split. fp32
-(published: fp16). Templates are the published ones: seven on ImageNet, one of its own for each of
-the other benchmarks; other data takes the task's.
+there are none, on the shots, each without its own cache entry, from two a class on. The scale is
+the checkpoint's, not 100. Validation shots are at most four of a class, where the official search
+has the whole split. fp32 (published: fp16). Templates are the published ones of each benchmark.
 
 Novel categories: cannot be scored: no image of theirs is in the cache.
 
@@ -29,27 +27,12 @@ from torch.nn import functional as F
 from shotfit.config import Count, Positive
 from shotfit.data.support_set import SupportSet
 from shotfit.data.template import Template
-from shotfit.layers.cache import affinity, best_beta_and_alpha, cache_logits
+from shotfit.layers.cache import SEARCHES, affinity, best_beta_and_alpha, cache_logits
 from shotfit.methods.base import ClassEmbeddings, Method
 from shotfit.methods.published import TaskFacts, TrainConfig, published_templates
 
 FORMS = {"Tip-Adapter-F": {"finetune": True}}
 """Published names of this method with other options."""
-
-# Initial alpha, then the bounds of the search for beta and alpha (the official configs).
-_PUBLISHED = {
-    "imagenet": (1.17, 7, 3),
-    "caltech101": (3, 12, 5),
-    "dtd": (2, 13, 13),
-    "eurosat": (2, 12, 10),
-    "fgvc_aircraft": (5, 30, 30),
-    "food101": (1.17, 10, 10),
-    "oxford_flowers": (10, 50, 50),
-    "oxford_pets": (1.17, 7, 3),
-    "stanford_cars": (3, 20, 10),
-    "sun397": (1.17, 12, 10),
-    "ucf101": (3, 7, 3),
-}
 
 
 @dataclass(frozen=True)
@@ -93,11 +76,10 @@ class TipAdapter(Method):
     @torch.no_grad()
     def prepare(self, support: SupportSet) -> None:
         """Fills the cache: mean features of augmented views, and labels."""
-        device = self.backbone.device
         views = self.encode_views(support, self.config.passes, self.backbone.encode_image)
         keys = F.normalize(views.mean(dim=0), dim=-1)
         self.cache_keys = nn.Parameter(keys) if self.config.finetune else nn.Buffer(keys)
-        self.cache_labels = nn.Buffer(support.labels.to(device))
+        self.cache_labels = nn.Buffer(support.labels.to(keys.device))
         text = self.prompt_ensemble(self.trained_names, self.config.templates)
         self.class_weight = nn.Buffer(text)
 
@@ -131,15 +113,12 @@ class TipAdapter(Method):
     @torch.no_grad()
     def finish(self, support: SupportSet, validation: SupportSet | None) -> None:
         """Searches beta and alpha on validation shots, or on the shots themselves."""
-        leave_out = validation is None or len(validation) == 0
+        images = validation or support
+        leave_out = not validation
         self.selects_on = "nothing"
-        if not self.config.search:
-            return
-        if leave_out and int(support.labels.bincount().min()) < 2:
+        if not self.config.search or (leave_out and int(support.labels.bincount().min()) < 2):
             return
         self.selects_on = "shots" if leave_out else "validation shots"
-        images = support if leave_out else validation
-        assert images is not None
         embeds = self.encode_pass(images.plain())
         cosines = embeds @ self.cache_keys.T
         if leave_out:
@@ -158,13 +137,9 @@ class TipAdapter(Method):
     @classmethod
     def published_config(cls, facts: TaskFacts) -> TipAdapterConfig:
         """Alpha, bounds of the search and templates by dataset; ImageNet's bounds elsewhere."""
-        alpha, beta_max, alpha_max = _PUBLISHED.get(facts.benchmark, _PUBLISHED["imagenet"])
-        return TipAdapterConfig(
-            alpha=alpha,
-            beta_max=beta_max,
-            alpha_max=alpha_max,
-            templates=published_templates(facts),
-        )
+        alpha, beta_max, alpha_max = SEARCHES.get(facts.benchmark, SEARCHES["imagenet"])
+        searched = {"alpha": alpha, "beta_max": beta_max, "alpha_max": alpha_max}
+        return TipAdapterConfig(**searched, templates=published_templates(facts))
 
     @classmethod
     def training_for(cls, facts: TaskFacts, config: TipAdapterConfig) -> tuple[TrainConfig, ...]:

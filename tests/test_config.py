@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 import pytest
 
-from shotfit.config import Must, digest, from_dict, override, read_yaml, to_dict
+from shotfit.config import Must, Size, digest, from_dict, override, read_yaml, to_dict
 from shotfit.errors import UsageError
 from shotfit.experiment import Experiment
 from shotfit.methods import method_key, published_names
@@ -25,6 +25,7 @@ Half = Annotated[float, Must("lie in the half", lambda value: value <= 0.5)]
 @dataclass(frozen=True)
 class Options:
     count: int = 3
+    size: Size = 1
     kind: Literal["a", "b"] = "a"
     ratio: float | None = None
     names: tuple[str, ...] = ()
@@ -36,13 +37,13 @@ class Options:
 
 
 def test_round_trip():
-    options = Options(4, "b", 0.5, ("x", "y"), Inner(2.0), {"k": 1}, True)
+    options = Options(4, 1, "b", 0.5, ("x", "y"), Inner(2.0), {"k": 1}, True)
     assert from_dict(Options, to_dict(options)) == options
 
 
 def test_strings_are_parsed_as_a_command_line_gives_them():
     options = override(Options(), {"count": "7", "ratio": "1e-3", "names": "a, b", "flag": "true"})
-    assert options == Options(7, "a", 1e-3, ("a", "b"), Inner(), {}, True)
+    assert options == Options(7, 1, "a", 1e-3, ("a", "b"), Inner(), {}, True)
     assert override(options, {"ratio": "none"}).ratio is None
 
 
@@ -59,6 +60,14 @@ def test_strings_are_parsed_as_a_command_line_gives_them():
         ({"ratio": "much"}, "Options.ratio"),
         ({"ratio": "nan"}, "finite"),
         ({"count": "inf"}, "finite"),
+        ({"ratio": 10**400}, "Options.ratio must be a finite number"),
+        ({"count": 10**400}, "Options.count must be a finite number"),
+        (
+            {"count": 2**53 + 2},
+            "Options.count must be a whole number of up to 9,007,199,254,740,992",
+        ),
+        ({"size": 0}, "Options.size must lie between 1 and 1024, got 0"),
+        ({"size": 1025}, "Options.size must lie between 1 and 1024, got 1025"),
         ({"share": 1.5}, "Options.share must lie in the half, got 1.5"),
         ({"shares": "0.1, 2"}, "Options.shares must lie in the half, got 2"),
     ],

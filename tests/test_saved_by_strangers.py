@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 
 from shotfit import FewShotClassifier
 from shotfit.backbone.reference import OutsideModelError
-from shotfit.errors import DataError
+from shotfit.errors import DataError, UsageError
 from shotfit.recipe import Recipe, Stage
 from shotfit.saved_settings import CONFIG, WEIGHTS, checksum, sha256
 from shotfit.system.signature import is_own, sign
@@ -174,6 +174,17 @@ class TestItsFiles:
     def test_values_that_nobody_saved_are_refused(self, saved, key, value):
         with pytest.raises(DataError, match=r"shotfit\.json"):
             FewShotClassifier.from_pretrained(forge(saved, **{key: value}))
+
+    @pytest.mark.parametrize("value", [10**9, 10**400, 1e300, -1])
+    def test_an_option_that_would_take_all_memory_is_refused(self, saved, value):
+        stages = json.loads((saved / CONFIG).read_text())["stages"]
+        stages[0] = {"method": "lora", "config": {"rank": value}}
+        with pytest.raises((DataError, UsageError), match="rank must"):
+            FewShotClassifier.from_pretrained(forge(saved, stages=stages))
+
+    def test_numbers_beyond_any_float_are_refused(self, saved):
+        with pytest.raises(DataError, match="metrics that are no numbers"):
+            FewShotClassifier.from_pretrained(forge(saved, metrics={"accuracy": 10**400}))
 
 
 class TestTensors:

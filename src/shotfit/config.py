@@ -23,6 +23,8 @@ T = TypeVar("T")
 
 # Options are nested three deep.
 MAX_DEPTH = 50
+# Larger ones are not what was written once they were a float, and no machine counts to them.
+WHOLE = 1 << 53
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,9 @@ class Must:
 
 
 Count = Annotated[int, Must("be at least 1", lambda value: value >= 1)]
+# What decides the size of tensors: a saved file of some bytes could ask for all memory. Towers are
+# some 1,000 wide.
+Size = Annotated[int, Must("lie between 1 and 1024", lambda value: 1 <= value <= 1024)]
 NotNegativeInt = Annotated[int, Must("not be negative", lambda value: value >= 0)]
 Positive = Annotated[float, Must("be above 0", lambda value: value > 0)]
 NotNegative = Annotated[float, Must("not be negative", lambda value: value >= 0)]
@@ -243,6 +248,8 @@ def _convert_scalar(where: str, hint: Any, value: Any) -> Any:
         raise wrong
     try:
         number = float(value)
+    except OverflowError:
+        number = math.inf
     except ValueError:
         raise wrong from None
     if not math.isfinite(number):
@@ -250,5 +257,7 @@ def _convert_scalar(where: str, hint: Any, value: Any) -> Any:
     if hint is int:
         if number != int(number):
             raise wrong
+        if abs(number) > WHOLE:
+            raise UsageError(f"{where} must be a whole number of up to {WHOLE:,}, got {value!r}.")
         return int(number)
     return number

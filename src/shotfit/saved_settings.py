@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-import math
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -138,7 +138,9 @@ def _check_assessment(assessment: Any, path: Path) -> None:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return abs(value) <= sys.float_info.max  # an integer may be larger than any float
 
 
 def sha256(path: Path) -> str:

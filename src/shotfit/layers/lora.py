@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from shotfit.backbone.chunks import current_chunk
 from shotfit.backbone.tower import LINEAR
-from shotfit.config import Count
+from shotfit.config import Size
 from shotfit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class LoRAConfig:
     """Options of LoRA, with the values that 2SFS and CLIP-LoRA share."""
 
-    rank: Count = 2
+    rank: Size = 2
     """Rank r of the update of each layer."""
     alpha: float = 1.0
     """Numerator of the scaling."""

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from torch.nn import functional as F
 
-from shotfit.config import Count
+from shotfit.config import Size
 from shotfit.layers.prompt_tokens import text_context
 from shotfit.methods.base import ClassEmbeddings, Method
 from shotfit.methods.published import TaskFacts, TrainConfig, coop_epochs, dassl
@@ -32,7 +32,7 @@ RANDOM_TOKENS = 16
 class CoOpConfig:
     """Options of CoOp."""
 
-    n_ctx: Count | None = None
+    n_ctx: Size | None = None
     """Learned tokens: 16 that start at random, or the first ones of `ctx_init`. None takes 16, or
     all that the phrase has."""
     ctx_init: str | None = None

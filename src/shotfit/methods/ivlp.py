@@ -27,7 +27,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from shotfit.backbone import DeepPrompts
-from shotfit.config import Count
+from shotfit.config import Size
 from shotfit.layers.prompt_tokens import independent_prompts
 from shotfit.methods.base import ClassEmbeddings, Method
 from shotfit.methods.published import TaskFacts, TrainConfig, dassl
@@ -55,13 +55,13 @@ class IVLPConfig:
 
     paper: Literal["promptsrc", "maple"] = "promptsrc"
     """The paper whose tokens, depth, rate and epochs are meant."""
-    n_ctx: Count | None = None
+    n_ctx: Size | None = None
     """Learned text tokens; they take the places of the first tokens of `ctx_init`."""
-    n_ctx_vision: Count | None = None
+    n_ctx_vision: Size | None = None
     """Learned image tokens, after the patches."""
     ctx_init: str | None = "a photo of a"
     """The phrase that the first text context starts from; None starts at random."""
-    prompt_depth: Count | None = None
+    prompt_depth: Size | None = None
     """Blocks with learned tokens in either encoder, at most all of them."""
 
 

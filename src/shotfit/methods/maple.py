@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from shotfit.backbone import DeepPrompts
-from shotfit.config import Count
+from shotfit.config import Size
 from shotfit.layers.prompt_tokens import deep_prompts, prompt_depth, random_linear, text_context
 from shotfit.methods.base import ClassEmbeddings, Method
 from shotfit.methods.published import TaskFacts, TrainConfig, dassl
@@ -35,11 +35,11 @@ from shotfit.methods.published import TaskFacts, TrainConfig, dassl
 class MaPLeConfig:
     """Options of MaPLe."""
 
-    n_ctx: Count = 2
+    n_ctx: Size = 2
     """Learned tokens; they take the places of the first tokens of `ctx_init`, the rest stays."""
     ctx_init: str | None = "a photo of a"
     """The phrase that the first context starts from; None starts at random."""
-    prompt_depth: Count = 9
+    prompt_depth: Size = 9
     """Blocks with learned tokens (J), at most as many as either encoder has."""
 
 

@@ -22,7 +22,7 @@ from functools import partial
 
 from torch import Tensor, nn
 
-from shotfit.config import Count, Positive
+from shotfit.config import Positive, Size
 from shotfit.errors import UsageError
 from shotfit.layers.adapters import ParallelAdapter, kaiming_linear
 from shotfit.layers.depth import last_block, scaled_block
@@ -34,7 +34,7 @@ from shotfit.methods.published import TaskFacts, TrainConfig, dassl
 class MMAConfig:
     """Options of MMA."""
 
-    adapter_dim: Count = 32
+    adapter_dim: Size = 32
     """Hidden width of the adapters."""
     scale: Positive = 0.001
     """s, the weight of the adapters' output."""

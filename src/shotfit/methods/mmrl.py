@@ -24,7 +24,7 @@ stage takes f, whose space class embeddings share, and leaves g behind.
 
 from dataclasses import dataclass
 
-from shotfit.config import Count, NotNegative, Share
+from shotfit.config import NotNegative, Share, Size
 from shotfit.data.benchmark.templates import specific_templates
 from shotfit.data.template import Template
 from shotfit.layers.representation import (
@@ -54,9 +54,9 @@ WEIGHTS = {
 class MMRLConfig:
     """Options of MMRL."""
 
-    n_tokens: Count = 5
+    n_tokens: Size = 5
     """Shared tokens."""
-    rep_dim: Count = 512
+    rep_dim: Size = 512
     """Their dimension; on EuroSAT 2048."""
     alpha: Share = 0.7
     """Weight a of the class token beside the shared ones."""

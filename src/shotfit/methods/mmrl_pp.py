@@ -23,7 +23,7 @@ its parameters. A second stage takes f, whose space class embeddings share, and 
 from dataclasses import dataclass
 from functools import partial
 
-from shotfit.config import Count, NotNegative, Share
+from shotfit.config import NotNegative, Share, Size
 from shotfit.data.benchmark.templates import specific_templates
 from shotfit.data.template import Template
 from shotfit.layers.representation import (
@@ -53,13 +53,13 @@ BETA_AND_WEIGHT = {
 class MMRLPlusPlusConfig:
     """Options of MMRL++."""
 
-    n_tokens: Count = 5
+    n_tokens: Size = 5
     """Shared tokens."""
-    rep_dim: Count = 512
+    rep_dim: Size = 512
     """Their dimension."""
-    rank: Count = 4
+    rank: Size = 4
     """Rank of a block's own part A_j B_j."""
-    projection_rank: Count = 64
+    projection_rank: Size = 64
     """Rank of the second projection's own part A B."""
     beta: Share = 0.9
     """Share of the tokens where the block below has left its own."""

@@ -31,7 +31,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from shotfit.config import Count, NotNegative, Positive
+from shotfit.config import Count, NotNegative, Positive, Size
 from shotfit.data.benchmark.templates import dataset_templates
 from shotfit.errors import UsageError
 from shotfit.layers.prompt_tokens import prefixed, random_prompts, started_at
@@ -49,9 +49,9 @@ class PLOTConfig:
     phrases: tuple[str, ...] = PHRASES
     """What the textual prompts start from, one prompt each; the words of the first one are the
     learned tokens of all."""
-    n_prompts_vision: Count = 4
+    n_prompts_vision: Size = 4
     """Visual prompts, each with an image pass of its own."""
-    n_ctx_vision: Count = 2
+    n_ctx_vision: Size = 2
     """Learned tokens of a visual prompt."""
     eps: Positive = 0.1
     """Strength of the transport's entropy."""

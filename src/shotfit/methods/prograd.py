@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from shotfit.config import Count, NotNegative, Positive
+from shotfit.config import NotNegative, Positive, Size
 from shotfit.data.benchmark.templates import dataset_templates
 from shotfit.data.support_set import SupportSet
 from shotfit.data.template import Template
@@ -44,7 +44,7 @@ SOFTER = ("oxford_flowers", "dtd", "eurosat")
 class ProGradConfig:
     """Options of ProGrad."""
 
-    n_ctx: Count = 16
+    n_ctx: Size = 16
     """Learned tokens, those that start at zero included."""
     teacher_template: Template | None = None
     """The zero-shot teacher's prompt; what stands before the name starts the context. None takes

@@ -30,7 +30,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from shotfit.backbone import DeepPrompts
-from shotfit.config import Count, NotNegative, Positive
+from shotfit.config import NotNegative, Positive, Size
 from shotfit.data.prefetch import Batch, batches_per_epoch
 from shotfit.data.support_set import SupportSet
 from shotfit.layers.averaging import EpochAverage
@@ -46,13 +46,13 @@ LATE = ("stanford_cars", "oxford_flowers", "fgvc_aircraft", "dtd", "eurosat")
 class PromptSRCConfig:
     """Options of PromptSRC."""
 
-    n_ctx: Count = 4
+    n_ctx: Size = 4
     """Learned text tokens; they take the places of the first tokens of `ctx_init`."""
-    n_ctx_vision: Count = 4
+    n_ctx_vision: Size = 4
     """Learned image tokens, after the patches."""
     ctx_init: str | None = "a photo of a"
     """The phrase that the first text context starts from; None starts at random."""
-    prompt_depth: Count = 9
+    prompt_depth: Size = 9
     """Blocks with learned tokens in either encoder, at most all of them."""
     text_weight: NotNegative = 25.0
     """Weight of the distance from the hand-written prompts."""

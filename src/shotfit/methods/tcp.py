@@ -30,7 +30,7 @@ from torch.nn import functional as F
 
 from shotfit.backbone import DeepPrompts
 from shotfit.backbone.activation import quick_gelu
-from shotfit.config import Count, NotNegative
+from shotfit.config import Count, NotNegative, Size
 from shotfit.data.benchmark.templates import dataset_templates
 from shotfit.data.support_set import SupportSet
 from shotfit.data.template import Template
@@ -47,7 +47,7 @@ BLOCK = 9
 class TCPConfig:
     """Options of TCP."""
 
-    n_ctx: Count = 4
+    n_ctx: Size = 4
     """Learned tokens in front of the name, and tokens that a class makes for itself."""
     reduction: Count = 4
     """The joint dimension over the width of the hidden layer."""

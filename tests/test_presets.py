@@ -16,6 +16,7 @@ from shotfit.adaptation import adapt
 from shotfit.classifier import FewShotClassifier
 from shotfit.data.task import make_task
 from shotfit.errors import UsageError
+from shotfit.evaluation.vocabulary import VOCABULARY
 from shotfit.methods.published import TaskFacts
 from shotfit.pace import Deadline, Pace, expected_seconds, measure_pace, strongest_within
 from shotfit.plan import plan
@@ -64,6 +65,8 @@ def test_expected_seconds_by_value():
         (reading + 2880 * 2.5 * (32 * 0.2 + 1.0), 1920 * (32 * 0.2 + 0.002))
     )
     instant = expected_seconds(PRESETS["instant"].recipe, FACTS, PACE)
+    (*_, words) = expected_seconds(PRESETS["instant"].recipe, FACTS, PACE, assessed=True)
+    assert words == pytest.approx(PACE.classes * len(VOCABULARY) / FACTS.classes)
     assert instant == pytest.approx((reading + images * 0.2 + 1.0,))
     views = Recipe((Stage("layernorm"), Stage("linear", {"views": 8})), first_fraction=0.5)
     quick = dataclasses.replace(

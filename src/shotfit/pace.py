@@ -20,6 +20,7 @@ from shotfit.backbone import Backbone
 from shotfit.data.support_set import SupportSet
 from shotfit.errors import UsageError
 from shotfit.evaluation.cross_fitting import UPDATE_COST, VIEWS
+from shotfit.evaluation.vocabulary import VOCABULARY
 from shotfit.methods import get_method
 from shotfit.methods.base import Method
 from shotfit.methods.linear import LinearClassifier, LinearConfig
@@ -86,7 +87,7 @@ def expected_seconds(
     recipe: Recipe, facts: TaskFacts, pace: Pace, *, assessed: bool = False
 ) -> tuple[float, ...]:
     """Seconds of each stage of a preset's recipe, reading the images counted into the first, and of
-    two stages that are `assessed` also those of that.
+    two stages, or of GDA, that are `assessed` also those of that.
 
     Raises:
         UsageError: for a method that no preset has, whose cost is not known.
@@ -111,7 +112,10 @@ def expected_seconds(
             raise UsageError(f"How long {stage.method!r} takes cannot be told beforehand.")
         seconds.append(took)
     seconds[0] += facts.images * pace.reading
-    if assessed and len(seconds) == 2:
+    if assessed and recipe.stages[-1].method == "gda":
+        # Its views are there; the words of the vocabulary are not.
+        seconds.append(pace.classes * len(VOCABULARY) / facts.classes)
+    elif assessed and len(seconds) == 2:
         encoding = (VIEWS + 1) * facts.images * pace.image
         seconds.append(encoding + UPDATE_COST * updates * pace.row)
     return tuple(seconds)

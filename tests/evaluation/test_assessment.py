@@ -110,10 +110,6 @@ def test_the_expected_accuracy_is_the_line_at_all_shots():
     # With the last quarter missing, the line goes on.
     ahead = expect([CurvePoint(p.share * 0.75, p.accuracy, p.images) for p in points])
     assert ahead.level == pytest.approx(1 + 0.4 * math.log2(4 / 3), abs=0.01)
-    # Nothing is taken off where the encoders have learned nothing from the shots.
-    unseen = expect(points, seen=False)
-    assert unseen.level == pytest.approx(found.level + 0.25)
-    assert unseen.level_variance == pytest.approx(found.level_variance - 0.15**2)
     few = expect([CurvePoint(0.75, 0.8, 40)])
     low, high = few.interval()
     assert low < few.accuracy() < high

@@ -15,9 +15,10 @@ def test_the_pages_are_those_of_the_records():
     found = claims.curves(REPOSITORY / "results" / "dynamics")
     there = claims.DYNAMICS.read_text(encoding="utf-8")
     assert claims.page_of_dynamics(there, found) == there
-    plain, shifted = (load_records(REPOSITORY / "results" / name) for name in ("suite", "shifted"))
+    names = ("suite", "shifted", "sweeps")
+    records = (load_records(REPOSITORY / "results" / name) for name in names)
     there = claims.CLAIMS.read_text(encoding="utf-8")
-    assert claims.page_of_claims(there, found, plain, shifted) == there
+    assert claims.page_of_claims(there, found, *records) == there
     assert all((task, "layernorm") in found for task in list_tasks())
 
 

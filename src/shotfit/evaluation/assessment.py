@@ -75,7 +75,7 @@ def assess(
 
     `words` (V, dim) embed a general vocabulary, `training` is that of the second stage; None where
     there is none, and trained classes are answered by their names, too. `solved` says that classes
-    have Gaussians beside them (GDA), and that the encoders have learned nothing from the shots.
+    have Gaussians beside them (GDA).
     """
     labels = features.labels.cpu().numpy()
     folds = min(FOLDS, max(features.shots))
@@ -99,7 +99,7 @@ def assess(
     if sum(len(part.labels) for part in most) < FEWEST:
         return nothing
     calibration = _calibrate(episodes, words, features, seed)
-    expected = _expected(by_share, calibration, features.scale, classnames, not solved)
+    expected = _expected(by_share, calibration, features.scale, classnames)
     scores = _scores(episodes, most, calibration, features.scale)
     return Assessment(calibration, means, expected, scores, gaussians)
 
@@ -133,7 +133,6 @@ def _expected(
     calibration: Calibration,
     scale: float,
     classnames: Sequence[str],
-    seen: bool,
 ) -> Expected:
     points = []
     for share, parts in by_share.items():
@@ -141,7 +140,7 @@ def _expected(
         right = logits.argmax(axis=1) == labels
         points.append(CurvePoint(share, float(right.mean()), len(np.unique(index))))
     logits, labels, _ = _logits(by_share[max(by_share)], calibration, scale)
-    return expect(points, _outlooks(softmax(logits), labels, classnames), seen=seen)
+    return expect(points, _outlooks(softmax(logits), labels, classnames))
 
 
 def _outlooks(

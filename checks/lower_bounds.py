@@ -7,7 +7,8 @@ The packages of an extra are downloaded at their lower bounds, and what these as
 installed here is too new for them. A fresh environment gets them, and
 links to the core's packages, to what all of these ask for, and to what the tests need, as they are
 in the environment that runs this (`checks/release.py`). There the tests of the extra run.
-The exit code is 1 if one fails.
+What they skip is shown: those of `app` want a browser (SHOTFIT_BROWSER may name one). The exit code
+is 1 if one fails, or none of an extra's tests could run.
 """
 
 import importlib.metadata
@@ -50,7 +51,10 @@ TOOLS = {
     "mutation": "make mutation",
 }
 """Extras of those who work on this package, and where they are used."""
-KIT = ("pytest", "pytest-xdist", "psutil", "aiohttp", "playwright", "onnx", "onnxruntime")
+KIT = (
+    *("pytest", "pytest-xdist", "psutil", "aiohttp", "playwright", "matplotlib"),
+    *("onnx", "onnxruntime"),
+)
 """What tests need beside the extra that they try."""
 
 
@@ -62,12 +66,14 @@ def main() -> int:
     for name in sys.argv[1:] or TESTS:
         extra = requirements(name, project["optional-dependencies"])
         with tempfile.TemporaryDirectory() as folder:
-            said = tried(core, extra, TESTS[name], Path(folder))
+            code, said = tried(core, extra, TESTS[name], Path(folder))
         lowest = " ".join(map(str, map(at_lower_bound, extra)))
-        print(f"{'FAILED' if said else 'ok':6}  {name}: {lowest}", flush=True)
-        if said:
+        counts = said.strip().rpartition("\n")[2]
+        works = not code and " passed" in counts
+        print(f"{'ok' if works else 'FAILED':6}  {name}: {lowest} ({counts})", flush=True)
+        if not works or " skipped" in counts:
             print(said)
-        failed += bool(said)
+        failed += not works
     return failed
 
 
@@ -82,14 +88,16 @@ def requirements(name: str, extras: dict[str, list[str]]) -> list[Requirement]:
     return found
 
 
-def tried(core: list[Requirement], extra: list[Requirement], tests: str, folder: Path) -> str:
-    """What tests of an extra say when they fail; empty when they pass."""
+def tried(
+    core: list[Requirement], extra: list[Requirement], tests: str, folder: Path
+) -> tuple[int, str]:
+    """The exit code of an extra's tests, and what they say."""
     lowest, wanted = folder / "lowest", [at_lower_bound(one) for one in extra]
     asked: list[Requirement] = list(wanted)
     while wanted:
         done = download(wanted, lowest)
         if done.returncode:
-            return done.stderr[-500:]
+            return done.returncode, done.stderr[-500:]
         asked += wanted
         wanted = unmet(asked, lowest)
     here = versions(lowest)
@@ -100,11 +108,10 @@ def tried(core: list[Requirement], extra: list[Requirement], tests: str, folder:
     put_in(lowest, site)
     (site / "shotfit.pth").write_text(f"{ROOT / 'src'}\n")
     environ = os.environ | {"OMP_NUM_THREADS": "1", "PATH": f"{fresh}/bin:{os.environ['PATH']}"}
-    options = ["-x", "-p", "no:cacheprovider", "-m", "", "-W", "default"]
+    options = ["-x", "-rs", "-p", "no:cacheprovider", "-m", "", "-W", "default"]
     command = [str(fresh / "bin" / "python"), "-m", "pytest", *options, *tests.split()]
     done = run(command, environ)
-    said = (done.stdout + done.stderr)[-3000:]
-    return said if done.returncode or " passed" not in done.stdout else ""
+    return done.returncode, (done.stderr + done.stdout)[-3000:]
 
 
 def download(wanted: list[Requirement], folder: Path) -> subprocess.CompletedProcess[str]:
@@ -177,7 +184,8 @@ def at_lower_bound(requirement: Requirement) -> Requirement:
     bounds = [part.version for part in requirement.specifier if part.operator == ">="]
     if len(bounds) != 1:
         raise ValueError(f"{requirement} has no lower bound")
-    return Requirement(f"{requirement.name}=={bounds[0]}")
+    extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
+    return Requirement(f"{requirement.name}{extras}=={bounds[0]}")
 
 
 def run(

@@ -108,7 +108,7 @@ def test_the_lower_bound_of_a_requirement():
     def lowest(text):
         return str(lower_bounds.at_lower_bound(Requirement(text)))
 
-    assert lowest("mkdocstrings[python]>=0.27") == "mkdocstrings==0.27"
+    assert lowest("mkdocstrings[python]>=0.27") == "mkdocstrings[python]==0.27"
     assert lowest("transformers<6,>=5.0") == "transformers==5.0"
     with pytest.raises(ValueError, match="ray"):
         lowest("ray<3")

@@ -285,9 +285,15 @@ def contrast(page, place):
 
 
 @pytest.mark.slow
-def test_pages_of_others_are_not_answered(served):
+def test_pages_of_others_are_not_answered_nor_open_ones_waited_for(served):
     assert served.status() == 200
     assert served.status(Host="attacker.example") == 400
+    with urllib.request.urlopen(f"{served.url}/gradio_api/heartbeat/one", timeout=60) as kept:
+        assert kept.headers["content-type"].startswith("text/event-stream")
+        kept.read(1)
+        served.stop()
+    said = served.log.read_text().splitlines()
+    assert len(said) == 1 and said[0].startswith("ShotFit is at"), said
 
 
 def test_without_gradio_the_extra_is_named(shotfit, monkeypatch, tmp_path):

@@ -1,5 +1,7 @@
 """Opening the page: the project, the server, the browser."""
 
+import asyncio
+import logging
 import os
 import tempfile
 import threading
@@ -10,6 +12,10 @@ from pathlib import Path
 from shotfit.apps.app.project import Project
 from shotfit.apps.app.unlabelled import Unlabelled
 from shotfit.errors import UsageError
+
+SECONDS_TO_END = 2
+"""What is under way when the server is ended has so long: a page that is open keeps a
+connection for as long as it is."""
 
 
 def open_page(
@@ -53,8 +59,22 @@ def open_page(
                 print("Note: whoever can reach this address can change the project.")
             if browser:
                 threading.Timer(1.0, webbrowser.open, [address]).start()
-            uvicorn.run(app, host=host, port=port, log_level="warning")
+            logging.getLogger("uvicorn.error").addFilter(_is_worth_telling)
+            uvicorn.run(
+                app,
+                host=host,
+                port=port,
+                log_level="warning",
+                timeout_graceful_shutdown=SECONDS_TO_END,
+            )
     except ImportError as error:
         raise UsageError(
             f"The page needs its packages: pip install 'shotfit[app]' ({error})."
         ) from None
+
+
+def _is_worth_telling(record: logging.LogRecord) -> bool:
+    """Whether a line of the server's log is not about connections that were open at its end."""
+    error = record.exc_info[1] if record.exc_info else None
+    cut_off = isinstance(error, asyncio.CancelledError) or "graceful shutdown" in record.msg
+    return not cut_off

@@ -131,7 +131,7 @@ words-study: setup
 	@$(RUN) PYTHONPATH=benchmarks "$(BIN)/python" benchmarks/words.py --write docs/words.md
 
 # Which images to label: proposed by the classifier against drawn at random. Keeps what is done and
-# goes on when run again. Some quarter of an hour of one core.
+# goes on when run again. Some forty minutes of one core.
 .PHONY: labelling-study
 labelling-study: setup
 	@$(RUN) "$(BIN)/python" benchmarks/labelling.py

@@ -24,6 +24,10 @@ def cells(tmp_path):
         record("food", 1, "random", [50.0, 62.0, 70.0]),
         record("food", 2, "proposed", [50.0, 66.0, 84.0]),
         record("food", 2, "random", [50.0, 62.0, 72.0]),
+        record("digits", 1, "proposed", [40.0, 50.0, 60.0]),
+        record("digits", 1, "random", [40.0, 55.0, 58.0]),
+        record("people", 1, "proposed", [40.0, 44.0, 60.0]),
+        record("people", 1, "random", [40.0, 41.0, 60.5]),
         record("flags", 1, "proposed", [10.0, 20.0, 30.0]),  # its partner is missing
     ]
     for one in rows:
@@ -33,21 +37,23 @@ def cells(tmp_path):
 
 
 def test_the_table_by_value(cells):
-    assert labelling.complete(cells) == [("food", 1), ("food", 2)]
+    assert labelling.complete(cells) == [("digits", 1), ("food", 1), ("food", 2), ("people", 1)]
     text = labelling.table(cells)
-    assert "(2 pairs of runs)" in text and "flags" not in text
-    assert "Test images: food 25." in text
+    assert "(4 pairs of runs)" in text and "flags" not in text
+    assert "Test images: digits 25, food 25, people 25." in text
     assert "| no click | 0.5 a class | 1 a class |" in text
     assert "| food | 10 | proposed | 50.0 | 63.0 | 82.0 | 10 |" in text
     assert "| food | 10 | random | 50.0 | 62.0 | 71.0 | 10 |" in text
-    # Differences -2 and 4, then 10 and 12; t of one degree of freedom is 12.706.
-    assert "| +0.0 | +1.0 ± 38.1 | +11.0 ± 12.7 |" in text
-    assert "at the end (71.0 %), proposed ones reach or pass after round 2 of 2." in text
+    # Tasks differ by -5, 1 (of -2 and 4) and 3, then by 2, 11 (of 10 and 12) and -0.5; t of two
+    # degrees of freedom is 4.303.
+    assert "| all (3) | | proposed less random | +0.0 | -0.3 ± 10.3 | +4.2 ± 15.0 | |" in text
+    assert "| not chosen on (1) | | proposed less random | +0.0 | +3.0 | -0.5 | |" in text
+    assert "at the end (65.1 %), proposed ones reach or pass after round 2 of 2." in text
 
 
 def test_the_figure_has_both_ways_of_each_task(cells):
     pytest.importorskip("matplotlib")
-    (axes,) = labelling.figure(cells).axes
+    axes = labelling.figure(cells).axes[1]
     assert axes.get_title() == "food"
     assert [line.get_label() for line in axes.lines] == ["proposed", "random"]
     assert np.asarray(axes.lines[0].get_xdata()).tolist() == [0, 0.5, 1]

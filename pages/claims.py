@@ -2,7 +2,7 @@
 
     python pages/claims.py
 
-From the records in results/: learning curves, the suite, the shifted suite. A curve is the mean
+From the records in results/: learning curves, both suites, sweeps. A curve is the mean
 over the seeds that there are of one task and method.
 """
 
@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from marked import put
+from sweeps import alphas, budgets
 
 from shotfit.data.shifts import SHIFTED_SUITE
 from shotfit.data.sources.demo import list_tasks
@@ -103,7 +104,13 @@ def page_of_dynamics(page: str, found: Curves) -> str:
     return put(page, "shifted-phases", phases(found, SHIFTED_SUITE))
 
 
-def page_of_claims(page: str, found: Curves, plain: list[Record], shifted: list[Record]) -> str:
+def page_of_claims(
+    page: str,
+    found: Curves,
+    plain: list[Record],
+    shifted: list[Record],
+    swept: list[Record],
+) -> str:
     """docs/claims.md with its evidence."""
     on_shifts = [name for name in METHODS if any((t, name) in found for t in SHIFTED_SUITE)]
     told = [sentence(found, list_tasks(), name) for name in METHODS]
@@ -113,7 +120,12 @@ def page_of_claims(page: str, found: Curves, plain: list[Record], shifted: list[
     in_fp32 = [run for run in runs_of(plain) if run.fact("precision") is None]
     page = put(page, "suite", gains(in_fp32, ("2sfs_layernorm", "zero_shot")))
     names = ("2sfs_layernorm", "zero_shot", "layernorm")
-    return put(page, "shifted", gains(runs_of(shifted), names))
+    page = put(page, "shifted", gains(runs_of(shifted), names))
+    runs = runs_of(swept)
+    for name, tasks in (("suite", list_tasks()), ("shifted", SHIFTED_SUITE)):
+        page = put(page, f"alpha-{name}", alphas(runs, tasks))
+        page = put(page, f"budget-{name}", budgets(runs, tasks))
+    return page
 
 
 def main() -> None:
@@ -122,8 +134,8 @@ def main() -> None:
     page = DYNAMICS.read_text(encoding="utf-8")
     DYNAMICS.write_text(page_of_dynamics(page, found), encoding="utf-8")
     page = CLAIMS.read_text(encoding="utf-8")
-    plain, shifted = (load_records(ROOT / "results" / name) for name in ("suite", "shifted"))
-    CLAIMS.write_text(page_of_claims(page, found, plain, shifted), encoding="utf-8")
+    records = (load_records(ROOT / "results" / name) for name in ("suite", "shifted", "sweeps"))
+    CLAIMS.write_text(page_of_claims(page, found, *records), encoding="utf-8")
 
 
 if __name__ == "__main__":

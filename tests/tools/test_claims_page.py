@@ -3,10 +3,13 @@
 from pathlib import Path
 
 import claims
+import sweeps
+from synthetic_records import record
 
 from shotfit.data.sources.demo import list_tasks
 from shotfit.records import load_records
 from shotfit.records.dynamics import DynamicsPoint, LearningDynamics
+from shotfit.report.protocol import runs_of
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -46,3 +49,32 @@ def test_patterns_are_those_of_mean_curves():
     mixed = [rises, [80.0 - value for value in rises]]
     both = [curve("a", "layernorm", n, one) for n, one in enumerate(mixed)]
     assert claims.broken(both).pattern == "falling"
+
+
+def swept(task, alpha, m, base, novel):
+    """A run with this alpha and M."""
+    metrics = {"base": base, "novel": novel, "harmonic_mean": 0.0, "joint": (base + novel) / 2}
+    made = record(dataset=task, m=m, budget="shared", metrics=metrics)
+    made.experiment["recipe"]["first_fraction"] = alpha
+    return made
+
+
+def test_a_sweep_is_told_over_the_tasks_that_every_value_has():
+    records = [
+        swept("animals", 0.2, 100, 60.0, 40.0),
+        swept("animals", None, 100, 60.0, 60.0),
+        swept("food", 0.2, 100, 60.0, 40.0),
+        swept("food", None, 100, 50.0, 50.0),
+        swept("flags", 0.2, 100, 0.0, 0.0),  # not run at the default yet
+        swept("animals", None, 300, 70.0, 70.0),
+    ]
+    lines = sweeps.alphas(runs_of(records), ["animals", "food", "flags"]).splitlines()
+    # HM of 60 and 40 is 48, of 55 and 55 it is 55; by task -12 and -2: -7 on average, and
+    # 12.706 times their standard error of 5.
+    assert lines[2] == "| 0.2 | 60.0 | 40.0 | 48.0 | 50.0 | -7.0 ± 63.5 | -5.0 ± 63.5 |"
+    assert lines[3] == "| 0.6 | 55.0 | 55.0 | 55.0 | 55.0 | – | – |"
+    assert lines[-1] == "2 tasks, seed 1."
+    lines = sweeps.budgets(runs_of(records), ["animals", "food"]).splitlines()
+    assert [line.split(" | ")[0] for line in lines[2:4]] == ["| 100", "| 300"]
+    assert lines[3].endswith("| +10.0 | +10.0 |")
+    assert sweeps.alphas(runs_of(records[1:2]), ["animals"]).startswith("Not measured")

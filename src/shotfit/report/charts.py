@@ -18,7 +18,7 @@ def curve_chart(points: Sequence[tuple[float, float]]) -> str:
     return (
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{words}">{_frame(HEIGHT)}'
         f'<polyline fill="none" stroke="var(--ours)" stroke-width="1.5" points="{places}"/>'
-        f"{_words(4, EDGE, _top(top))}{_words(4, HEIGHT - EDGE + 4, '0')}"
+        f"{_words(4, EDGE - 10, _top(top))}{_words(4, HEIGHT - EDGE + 4, '0')}"
         f"{_words(WIDTH - EDGE, HEIGHT - 14, f'{last:.0f} updates', 'end')}"
         f"{_words(EDGE, HEIGHT - 14, 'loss')}</svg>"
     )

@@ -10,7 +10,7 @@ from typing import Any
 from page import put
 
 from shotfit.averages import estimate, mean
-from shotfit.evaluation.expected import SEEN, CurvePoint, Expected, expect
+from shotfit.evaluation.expected import EASIER, CurvePoint, Expected, expect
 from shotfit.report.figures.canvas import new_figure, save
 from shotfit.report.paired import Measured, average, difference, signed
 
@@ -166,7 +166,7 @@ def _sets(records: Sequence[Record]) -> str:
 def _expected(records: Sequence[Record]) -> str:
     """The estimate of each run's curve, and with a constant that its own task had no part in."""
     found = [record for record in records if record["expected"] is not None]
-    ours = _estimates(found, {record["task"]: SEEN for record in found})
+    ours = _estimates(found, {record["task"]: EASIER for record in found})
     easier = _measured(found, lambda one: {"points": _without(one).level - _right_in_log_odds(one)})
     others = {
         task: mean([mean([run["points"] for run in easier[key]]) for key in easier if key != task])
@@ -176,7 +176,7 @@ def _expected(records: Sequence[Record]) -> str:
     lines = [
         f"{len(found)} runs. The 90 % interval, with the scatter of as many test images, held the "
         f"test accuracy in {ours}; the interval that is printed was "
-        f"{mean([_width(_with(one, SEEN)) for one in found]):.1f} points wide."
+        f"{mean([_width(_with(one, EASIER)) for one in found]):.1f} points wide."
     ]
     if others:
         lines.append(
@@ -201,11 +201,11 @@ def _estimates(records: Sequence[Record], seen: Mapping[str, float]) -> str:
 
 
 def _with(record: Record, seen: float) -> Expected:
-    """What a record's curve lets expect, with this in place of `SEEN`."""
+    """What a record's curve lets expect, with this in place of `EASIER`."""
     curve = record["expected"]["curve"]
     points = [CurvePoint(one["share"], one["accuracy"] / 100, one["images"]) for one in curve]
     found = expect(points)
-    return replace(found, level=found.level + SEEN - seen)
+    return replace(found, level=found.level + EASIER - seen)
 
 
 def _without(record: Record) -> Expected:

@@ -16,6 +16,7 @@ import random
 import subprocess
 import sys
 import tempfile
+import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -105,9 +106,11 @@ def feed(
         feeding.feed(content)
         if sum(feeding.outcomes.values()) >= count:
             feeding.close()
-            inputs = {"inputs": sum(feeding.outcomes.values()), **feeding.outcomes}
-            kept = len(list(corpus.iterdir()))
-            result.write_text(json.dumps({**inputs, "kept": kept, "failures": feeding.failures}))
+            found = {"inputs": sum(feeding.outcomes.values()), **feeding.outcomes}
+            found |= {"kept": len(list(corpus.iterdir())), "failures": feeding.failures}
+            # Who started this process does not wait for it, and would not know.
+            found["processor_seconds"] = round(time.process_time(), 1)
+            result.write_text(json.dumps(found))
             os._exit(0)  # libFuzzer takes any other end for a crash
 
     options = [f"-seed={number}", f"-max_len={LONGEST}", "-verbosity=0", "-rss_limit_mb=0"]

@@ -171,6 +171,7 @@ def test_a_broken_off_run_goes_on_with_what_is_missing(tmp_path, monkeypatch):
 def test_atheris_reads_or_refuses():
     found = guided.guided("classnames.json", 200, 1)
     assert found["failures"] == {} and found["inputs"] == 200
+    assert found["processor_seconds"] > 0
 
 
 def test_the_model_in_the_naming_of_open_clip_is_the_same(tmp_path):

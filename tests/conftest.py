@@ -53,6 +53,13 @@ class WordTokenizer:
         return [VOCABULARY - 2, *ids, VOCABULARY - 1]
 
 
+def skip_on_another_draw() -> None:
+    """For what depends on which random model the tiny one is: with earlier versions of transformers
+    (5.0 was tried) it is another, since they draw the weights in another order."""
+    if abs(tiny_clip().visual_projection.weight.flatten()[0].item() + 0.02945) > 1e-4:
+        pytest.skip("this version of transformers draws another tiny model")
+
+
 def tiny_clip(seed: int = 0, vision_blocks: int = 3, text_blocks: int = 2) -> CLIPModel:
     """A random CLIP with towers of different width and depth, so that nothing can mix them up."""
     state = torch.get_rng_state()

@@ -160,8 +160,8 @@ def test_a_mistyped_file_is_told_at_once_and_plainly(shotfit, model, images, mon
         (["--classes", "nine,ten, nine"], "'nine' twice"),
         (["--cpus-per-replica", 1], "--ray"),
         (["--gpus-per-replica", 0], "--ray"),
-        (["--ray", "--cpus-per-replica", -1], "greater"),
-        (["--ray", "--gpus-per-replica", -0.5], "greater"),
+        (["--ray", "--cpus-per-replica", -1], "'--cpus-per-replica'"),
+        (["--ray", "--gpus-per-replica", -0.5], "'--gpus-per-replica'"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(shotfit, model, images, options, message):

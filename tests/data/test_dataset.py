@@ -199,7 +199,7 @@ def test_damaged_exif_costs_no_more_than_the_orientation(tmp_path, kind):
     exif, size = DAMAGED[kind]
     path = tmp_path / "damaged.jpg"
     Image.new("RGB", (30, 10), "red").save(path, exif=exif)
-    if size == (10, 30):
+    if kind == "text as a width":  # and the resolution, but for Pillow 11.0
         with Image.open(path) as image, pytest.raises((struct.error, TypeError)):
             ImageOps.exif_transpose(image)
     assert open_image(path).size == size

@@ -267,7 +267,8 @@ def test_the_runtime_needs_four_packages_and_no_torch(classifier, exported, tmp_
     before, after, *loaded = done.stdout.split()
     assert before == classifier.predict(tmp_path / "image.png") and after != before
     wanted = {"PIL", "numpy", "onnxruntime", "shotfit", "tokenizers"}
-    assert {name for name in loaded if not name.startswith("_")} == wanted
+    found = {name for name in loaded if not name.startswith("_")}
+    assert found - {"cython_runtime"} == wanted  # NumPy before 2 brings that one
     saved = ExportedClassifier.load(exported)
     assert "orange" in saved.classes and before not in saved.classes
     assert saved.matrix.version >= 3

@@ -2,6 +2,7 @@
 
 import shutil
 
+import numpy as np
 import pytest
 import torch
 from conftest import COLORS, shapes_dataset
@@ -37,12 +38,15 @@ def test_a_pipeline_answers_as_the_first_stage(method, checkpoint, tmp_path):
     assert found.difference <= 1e-5
     tuned = pipeline("zero-shot-image-classification", model=str(tmp_path / "merged"))
     expected = classifier.predict_proba(IMAGES, UNSEEN)
-    for image, row in zip(IMAGES, expected, strict=True):
+    rows = []
+    for image in IMAGES:
         answers = tuned(image, candidate_labels=list(UNSEEN), hypothesis_template=found.template)
         scores = {answer["label"]: answer["score"] for answer in answers}
-        assert [scores[name] for name in UNSEEN] == pytest.approx(row.tolist(), abs=1e-4)
+        rows.append([scores[name] for name in UNSEEN])
+    apart = abs(np.array(rows) - expected).max()
     plain = FewShotClassifier(str(checkpoint), "zero_shot").fit(shapes_dataset(4), shots=1)
-    assert abs(plain.predict_proba(IMAGES, UNSEEN) - expected).max() > 1e-4
+    learned = abs(plain.predict_proba(IMAGES, UNSEEN) - expected).max()
+    assert apart < min(1e-4, learned / 4)
     classifier.predict(IMAGES)  # it is as it was
 
 

@@ -230,6 +230,7 @@ def trainer(run: Path, pairs: Path, images: int) -> pretrain.Trainer:
     return pretrain.Trainer(pretrain.parser().parse_args(words.split()))
 
 
+@pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="Muon came with torch 2.9")
 def test_an_interrupted_run_ends_as_an_uninterrupted_one(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(drawings, "LEFT_OUT", 5)
     for module in (pretrain, caption_vectors):

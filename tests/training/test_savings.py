@@ -308,7 +308,7 @@ def test_fp16_leaves_out_a_step_that_overflows(task, monkeypatch):
     moved = max((expected[name] - start[name]).abs().max() for name in expected)
     assert moved > 1e-2
     for name, value in weights.items():
-        assert (value - expected[name]).abs().max() < 0.02 * moved, name
+        assert (value - expected[name]).abs().max() < 0.03 * moved, name
 
 
 def embeds_and_gradients(backbone, cast):

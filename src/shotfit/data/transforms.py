@@ -93,6 +93,9 @@ def prepare(image: Image.Image, spec: ImageSpec) -> np.ndarray:
         target = (spec.resize, int(spec.resize * height / width))
     else:
         target = (int(spec.resize * width / height), spec.resize)
+    if spec.square and height > LONGEST * width:
+        # As Pillow does it itself by now; before, it made such an image wide first: gigabytes.
+        image = image.resize((width, target[1]), spec.resample)
     image = image.resize(target, spec.resample)
     left, top = (target[0] - spec.size) // 2, (target[1] - spec.size) // 2
     return spec.normalize(image.crop((left, top, left + spec.size, top + spec.size)))

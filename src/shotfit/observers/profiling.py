@@ -65,7 +65,7 @@ class Profile:
         watch.seconds += now - self._last
         watch.updates += 1
         if watch.recorder is None:
-            if watch.updates == min(WARM_UP, max(1, step.total - 1)):
+            if watch.updates == min(WARM_UP, step.total - 1):
                 watch.recorder = _Recorder(method)
         elif watch.recorder.running:
             watch.recorder.updates += 1

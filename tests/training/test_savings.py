@@ -307,8 +307,8 @@ def test_fp16_leaves_out_a_step_that_overflows(task, monkeypatch):
     start = kind(make_backbone()).learned_state()
     moved = max((expected[name] - start[name]).abs().max() for name in expected)
     assert moved > 1e-2
-    for name, value in weights.items():
-        assert (value - expected[name]).abs().max() < 0.03 * moved, name
+    for name, value in weights.items():  # one of four steps more or less would be a quarter
+        assert (value - expected[name]).abs().max() < 0.1 * moved, name
 
 
 def embeds_and_gradients(backbone, cast):

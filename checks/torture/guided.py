@@ -106,10 +106,11 @@ def feed(
         feeding.feed(content)
         if sum(feeding.outcomes.values()) >= count:
             feeding.close()
-            found = {"inputs": sum(feeding.outcomes.values()), **feeding.outcomes}
-            found |= {"kept": len(list(corpus.iterdir())), "failures": feeding.failures}
+            inputs = {"inputs": sum(feeding.outcomes.values()), **feeding.outcomes}
+            kept = len(list(corpus.iterdir()))
             # Who started this process does not wait for it, and would not know.
-            found["processor_seconds"] = round(time.process_time(), 1)
+            seconds = {"processor_seconds": round(time.process_time(), 1)}
+            found = {**inputs, **seconds, "kept": kept, "failures": feeding.failures}
             result.write_text(json.dumps(found))
             os._exit(0)  # libFuzzer takes any other end for a crash
 

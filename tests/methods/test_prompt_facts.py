@@ -235,8 +235,8 @@ def test_a_placeholder_of_two_tokens_is_refused():
     ("name", "options", "message"),
     [
         ("maple", {"n_ctx": 5}, "4 tokens and cannot start 5"),
-        ("coop", {"n_ctx": 0}, "n_ctx must be at least 1"),
-        ("ivlp", {"prompt_depth": 0}, "depth must be at least 1"),
+        ("coop", {"n_ctx": 0}, "n_ctx must lie between 1 and 1024"),
+        ("ivlp", {"prompt_depth": 0}, "prompt_depth must lie between 1 and 1024"),
         ("prograd", {"n_ctx": 3}, "n_ctx must be at least 4"),
         ("plot_pp", {"phrases": ()}, "at least one phrase"),
     ],

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
+import torch
 from page import put
 
 from shotfit.averages import harmonic_mean, mean
@@ -31,7 +32,7 @@ from shotfit.experiment import Experiment, task_facts
 from shotfit.methods import published_names
 from shotfit.methods.published import TaskFacts
 from shotfit.plan import plan
-from shotfit.recipe import Recipe, named_recipe
+from shotfit.recipe import Overrides, Recipe, named_recipe
 from shotfit.records import Record, load_records
 from shotfit.report.labels import method_label
 from shotfit.report.paired import compare_report
@@ -48,6 +49,10 @@ SHIPPED = "2sfs"
 SHOTS, ITERS_PER_SHOT = 4, 100
 SAME = {"clip_lora"}
 """Equal to another method under one budget."""
+IDEAS = ("2sfs anchor=8", "2sfs linear.leash=10", "2sfs linear.leash=100")
+"""Of our own: CLIPFit's anchor in LayerNorm tuning, at its published weight, and CLAP's leash on the
+second stage's rows. CLAP's rows keep the length of text embeddings, whose square is some 100 in
+CLIP; those of the second stage have length one."""
 DEAR = {"cocoop", "plot_pp"}
 """Not first stages here: an iteration costs four to six times one of LayerNorm tuning."""
 
@@ -68,6 +73,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         put(options.write, "tuned", tables(options.results, names))
         return
     part, parts = map(int, options.part.split("/"))
+    if parts > 1:
+        # Processes of several threads each would wait for one another's.
+        torch.set_num_threads(1)
     wanted = [one for name in names for one in tuning(name)]
     run_missing(wanted[part - 1 :: parts], options.results)
     wait_for = {one.id for one in wanted}
@@ -83,7 +91,14 @@ def recipes() -> list[str]:
     """Every method alone, and the second stage on first stages that it can follow."""
     alone = [name for name in published_names() if name not in SAME and name != "linear"]
     firsts = [name for name in published_names() if can_be_first(name)]
-    return [*alone, *("2sfs:" + name for name in firsts if name not in SAME)]
+    return [*alone, *("2sfs:" + name for name in firsts if name not in SAME), *IDEAS]
+
+
+def untuned(name: str) -> Recipe:
+    """The recipe that a row's name and options mean, at published rates."""
+    word, *options = name.split()
+    recipe = named_recipe(word, iters_per_shot=ITERS_PER_SHOT, budget="shared")
+    return Overrides(options=dict(one.split("=") for one in options)).applied(recipe)
 
 
 def can_be_first(name: str) -> bool:
@@ -119,7 +134,7 @@ def reporting() -> list[str]:
 @cache
 def with_factor(name: str, task: str, seed: int, factor: float | None) -> Experiment:
     """A run with published rates times a factor; without one, as it is shipped."""
-    recipe = named_recipe(name, iters_per_shot=ITERS_PER_SHOT, budget="shared")
+    recipe = untuned(name)
     facts = task_facts(make_task(load_dataset("demo", name=task), "base_to_novel", SHOTS, seed))
     stages = []
     for planned in plan(recipe, facts):
@@ -135,8 +150,7 @@ def with_factor(name: str, task: str, seed: int, factor: float | None) -> Experi
 
 def trains(name: str) -> bool:
     """Whether there is a rate to tune."""
-    recipe = named_recipe(name, iters_per_shot=ITERS_PER_SHOT, budget="shared")
-    return any(planned.trainings for planned in plan(recipe, FACTS))
+    return any(planned.trainings for planned in plan(untuned(name), FACTS))
 
 
 def tuning(name: str) -> list[Experiment]:
@@ -186,7 +200,7 @@ def tables(folder: Path, names: Sequence[str]) -> str:
     found = {record.id: record for record in load_records(folder) if record.status == "done"}
     factors = {name: chosen(name, found) for name in names}
     told = [
-        f"{method_label(run_name(name))} {factor:g}"
+        f"{row_label(name)} {factor:g}"
         for name, factor in factors.items()
         if factor is not None
     ]
@@ -232,13 +246,18 @@ def section(
 def as_tuned(record: Record, *told: tuple[str, str]) -> Run:
     """A run whose row does not tell its rate, which is that of its method's factor."""
     run = run_of(record)
-    variant = [(key, value) for key, value in run.variant if key in ("budget", "M")]
+    variant = [(key, value) for key, value in run.variant if key.rpartition(".")[2] != "lr"]
     return dataclasses.replace(run, variant=(*variant, *told))
 
 
 def run_name(name: str) -> str:
-    """The name of a recipe's row in tables."""
-    return method_name(dataclasses.asdict(named_recipe(name)))
+    """The name of a recipe's method in tables."""
+    return method_name(dataclasses.asdict(untuned(name)))
+
+
+def row_label(name: str) -> str:
+    """What people read of a row: its method, and options where there are some."""
+    return " ".join([method_label(run_name(name)), *name.split()[1:]])
 
 
 if __name__ == "__main__":

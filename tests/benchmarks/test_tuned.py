@@ -39,6 +39,19 @@ def test_a_factor_multiplies_the_published_rates_of_every_stage():
     )
 
 
+def test_an_idea_of_our_own_is_tuned_like_what_it_changes():
+    """Its option is there beside the rate that its factor gives."""
+    (first, second) = tuned.with_factor("2sfs anchor=8", "food", 1, 4.0).recipe.stages
+    assert (first.options, first.training["lr"]) == ({"anchor": 8}, 8e-4)
+    assert (second.options, second.training["lr"]) == ({}, 8e-4)
+    (first, second) = tuned.with_factor("2sfs linear.leash=100", "food", 1, 1.0).recipe.stages
+    assert (first.options, second.options) == ({}, {"leash": 100})
+    assert set(tuned.IDEAS) < set(tuned.recipes())
+    assert len({one.id for name in tuned.recipes() for one in tuned.tuning(name)}) == sum(
+        len(tuned.tuning(name)) for name in tuned.recipes()
+    )
+
+
 def test_every_method_is_there_once_and_tuning_tasks_are_not_reported():
     names = tuned.recipes()
     assert len(names) == len(set(names)) > 40
@@ -74,8 +87,9 @@ def test_the_factor_with_the_best_harmonic_mean_of_averages_is_chosen():
 
 
 def test_tables_hold_whole_tasks_alone_and_compare_with_the_tuned_two_stages(tmp_path):
-    names = ["2sfs:layernorm", "layernorm", "zero_shot"]
-    level = {"2sfs:layernorm": 80.0, "layernorm": 75.0, "zero_shot": 60.0}
+    idea = "2sfs anchor=8"
+    names = ["2sfs:layernorm", "layernorm", "zero_shot", idea]
+    level = {"2sfs:layernorm": 80.0, "layernorm": 75.0, "zero_shot": 60.0, idea: 83.5}
     found: dict[str, Record] = {}
 
     def add(experiment: Experiment, base: float, novel: float) -> None:
@@ -97,13 +111,14 @@ def test_tables_hold_whole_tasks_alone_and_compare_with_the_tuned_two_stages(tmp
     told = tuned.tables(tmp_path, names)
     assert "2 tasks (animals, digits), three seeds" in told
     assert "1 tasks (animals@blur), three seeds" in told
-    assert "2SFS (LayerNorm) 4, LayerNorm 4" in told
+    assert "2SFS (LayerNorm) 4, LayerNorm 4, 2SFS (LayerNorm) anchor=8 4" in told
     page = tmp_path / "page.md"
     page.write_text("<!-- tuned -->\n<!-- /tuned -->\n")
     tuned.main(["--results", str(tmp_path), "--methods", *names, "--write", str(page)])
     text = page.read_text()
     # Base 80 and 81 against 75 and 76.
     assert "80.50" in text and "75.50" in text and "-5.00 ± 0.00" in text
+    assert "84.00" in text and "+3.50 ± 0.00" in text and "anchor=8" in text
     assert "flags" not in text
 
 

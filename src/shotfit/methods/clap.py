@@ -31,7 +31,7 @@ from shotfit.config import Count
 from shotfit.data.prefetch import Batch
 from shotfit.data.support_set import SupportSet
 from shotfit.data.template import Template
-from shotfit.layers.class_means import class_means
+from shotfit.layers.anchors import Leash
 from shotfit.layers.ensembles import mean_embeddings
 from shotfit.layers.shuffling import shuffled
 from shotfit.methods.base import ClassEmbeddings, Method, StepOutput
@@ -65,11 +65,10 @@ class CLAP(Method):
         """Encodes the views, starts the rows at the text, and weighs how it holds each of them."""
         self._features = self.encode_views(support, self.config.views).flatten(0, 1)
         self._labels = support.labels.to(self._features.device).repeat(self.config.views)
-        self._text = self._embed(self.trained_names)
-        self.weight = nn.Parameter(self._text.clone())
-        probabilities = self.logits(self._features, F.normalize(self._text, dim=-1)).softmax(dim=-1)
-        own = probabilities.gather(1, self._labels[:, None])[:, 0]
-        self._alpha = class_means(own, self._labels, len(self._text))
+        text = self._embed(self.trained_names)
+        self.weight = nn.Parameter(text.clone())
+        logits = self.logits(self._features, F.normalize(text, dim=-1))
+        self._leash = Leash.of(text, logits, self._labels)
 
     def encode_classes(self, names: Sequence[str]) -> ClassEmbeddings:
         """Rows of trained names, text embeddings of the others."""
@@ -81,7 +80,7 @@ class CLAP(Method):
         logits = self.logits(inputs, self.encode_classes(names).weight)
         loss = F.cross_entropy(logits, labels)
         if self.config.anchored:
-            loss = loss + (self._alpha * (self.weight - self._text).square().sum(dim=-1)).mean()
+            loss = loss + self._leash.pull(self.weight)
         return StepOutput(loss, logits)
 
     def batches(self, support: SupportSet, batch_size: int, drop_last: bool) -> Iterator[Batch]:

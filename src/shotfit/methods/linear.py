@@ -10,6 +10,9 @@ It wraps any method and takes from it `encode_images` and `encode_classes`, noth
 Selective inference falls out of that: a trained name is answered with its row, any other name with
 the wrapped method's embedding.
 
+`leash`, which nobody published for it, adds CLAP's constraint to the loss: rows are held to the
+class embeddings that they started at, each as far as the first stage was right on its shots.
+
 Deviations: the released code maps rows by name, so that classes of equal names share the last
 one's row; here each keeps its own. It also leaves a wrapped method's dropout on while initialising
 and training the classifier; `inner_dropout=True` does so.
@@ -22,10 +25,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from shotfit.config import Count
+from shotfit.config import Count, NotNegative
 from shotfit.data.prefetch import Batch
 from shotfit.data.support_set import SupportSet
 from shotfit.errors import UsageError
+from shotfit.layers.anchors import Leash
 from shotfit.layers.shuffling import shuffled_views
 from shotfit.methods.base import ClassEmbeddings, Method, StepOutput
 from shotfit.methods.published import TaskFacts, TrainConfig
@@ -40,6 +44,8 @@ class LinearConfig:
     many augmented views of each image once and trains on those features."""
     inner_dropout: bool = False
     """Leave the first stage's dropout on, as the released code does."""
+    leash: NotNegative = 0.0
+    """How strongly rows are held to their class embeddings; 0, as published, is not at all."""
 
 
 class LinearClassifier(Method):
@@ -65,6 +71,8 @@ class LinearClassifier(Method):
         self._inner_learned = [f"inner.{name}" for name in inner.learned_names()]
         self.inner = inner.requires_grad_(False)
         self._features = None if features is None else features.to(inner.backbone.device)
+        # Only training needs it: not registered, so not saved.
+        self._leash: Leash | None = None
         # The rows are those of the last update.
         self.selects_on = inner.selects_on
 
@@ -83,6 +91,9 @@ class LinearClassifier(Method):
         self.weight = nn.Parameter(rows)
         if self.config.views is not None and self._features is None:
             self._features = self.encode_views(support, self.config.views)
+        if self.config.leash:
+            logits = self.logits(self.encode_pass(support.plain()), rows)
+            self._leash = Leash.of(rows.clone(), logits, support.labels.to(rows.device))
 
     @property
     def features(self) -> Tensor | None:
@@ -90,8 +101,8 @@ class LinearClassifier(Method):
         return self._features
 
     def finish(self, support: SupportSet, validation: SupportSet | None) -> None:
-        """Lets go of the views, which only training reads."""
-        self._features = None
+        """Lets go of what only training reads."""
+        self._features = self._leash = None
 
     def train(self, mode: bool = True) -> "LinearClassifier":
         """The wrapped method stays in evaluation mode, unless its dropout is asked for."""
@@ -115,10 +126,13 @@ class LinearClassifier(Method):
         return self.class_embeddings(names, self.rows_or(names, weight, inner))
 
     def loss(self, inputs: Tensor, labels: Tensor, names: Sequence[str]) -> StepOutput:
-        """Cross-entropy of the rows; `inputs` are pixels, or features when views are cached."""
+        """Cross-entropy and leash; `inputs` are pixels, or features when views are cached."""
         embeds = inputs if self._features is not None else self.encode_images(inputs)
         logits = self.logits(embeds, self.encode_classes(names).weight)
-        return StepOutput(F.cross_entropy(logits, labels), logits)
+        loss = F.cross_entropy(logits, labels)
+        if self._leash is not None:
+            loss = loss + self.config.leash * self._leash.pull(self.weight)
+        return StepOutput(loss, logits)
 
     def batches(self, support: SupportSet, batch_size: int, drop_last: bool) -> Iterator[Batch]:
         """Augmented pixels, or shuffled cached features: each epoch a random view per image."""

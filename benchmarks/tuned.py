@@ -200,9 +200,7 @@ def tables(folder: Path, names: Sequence[str]) -> str:
     found = {record.id: record for record in load_records(folder) if record.status == "done"}
     factors = {name: chosen(name, found) for name in names}
     told = [
-        f"{row_label(name)} {factor:g}"
-        for name, factor in factors.items()
-        if factor is not None
+        f"{row_label(name)} {factor:g}" for name, factor in factors.items() if factor is not None
     ]
     parts = ["Factors chosen on " + ", ".join(TUNING) + ": " + ", ".join(told) + "."]
     for title, shifted in (("Equally tuned", False), ("Equally tuned, shifted", True)):

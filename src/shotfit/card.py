@@ -79,13 +79,7 @@ def merged_card(
         labels = ", ".join([name for name in classes if "," not in name][:LABELS])
         shown = {"src": EXAMPLE, "candidate_labels": labels, "example_title": "An example"}
         widget = {"widget": [shown]}
-    header = card_header(
-        library_name="transformers",
-        pipeline_tag="zero-shot-image-classification",
-        tags=["few-shot", "clip", *_methods(experiment)],
-        **_origin(experiment),
-        **widget,
-    )
+    header = _encoders_header("transformers", experiment, **widget)
     model = model_name(experiment.backbone)
     return f"""{header}
 # Tuned encoders
@@ -103,14 +97,20 @@ It was tuned on images of: {_named(classes)}.
 """
 
 
-def adapter_card(experiment: Experiment, classes: Sequence[str], template: str) -> str:
-    """The README of the tuned encoders as a PEFT adapter."""
-    header = card_header(
-        library_name="peft",
+def _encoders_header(library: str, experiment: Experiment, **more: Any) -> str:
+    """The header of a page of tuned encoders, as `library` reads them."""
+    return card_header(
+        library_name=library,
         pipeline_tag="zero-shot-image-classification",
         tags=["few-shot", "clip", *_methods(experiment)],
         **_origin(experiment),
+        **more,
     )
+
+
+def adapter_card(experiment: Experiment, classes: Sequence[str], template: str) -> str:
+    """The README of the tuned encoders as a PEFT adapter."""
+    header = _encoders_header("peft", experiment)
     model = model_name(experiment.backbone)
     return f"""{header}
 # Tuned encoders, as an adapter

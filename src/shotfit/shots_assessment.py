@@ -31,7 +31,7 @@ def assess_shots(
     """
     names = support.classnames
     if isinstance(method, GDA):
-        words, features = vocabulary_embeddings(method, names), solved_features(method, support)
+        words, features = vocabulary_embeddings(method, names), shot_features(method, support)
         return assess(features, words, None, names, seed, solved=True)
     if isinstance(method, LinearClassifier):
         embedder, repeated = method.inner, training
@@ -76,24 +76,15 @@ class Inspection:
 
 @torch.no_grad()
 def shot_features(method: Method, support: SupportSet, views: int = VIEWS) -> ShotFeatures:
-    """The shots as a first stage embeds them."""
+    """The shots as a first stage embeds them; as GDA has embedded them already, with the image
+    itself for its first view where each class has so many."""
+    if isinstance(method, GDA):
+        seen, plainly = method.views, method.config.views_per_class is not None
+    else:
+        seen, plainly = method.encode_views(support, views), False
+    clean = seen[0] if plainly else method.encode_pass(support.plain())
     return ShotFeatures(
-        views=method.encode_views(support, views).float(),
-        clean=method.encode_pass(support.plain()).float(),
-        labels=support.labels,
-        names=method.encode_classes(support.classnames).weight.float(),
-        scale=method.backbone.logit_scale.exp().item(),
-    )
-
-
-@torch.no_grad()
-def solved_features(method: GDA, support: SupportSet) -> ShotFeatures:
-    """The shots as GDA has encoded them: their first view is the image itself, or that is encoded,
-    too."""
-    plainly = method.config.views_per_class is not None
-    clean = method.views[0] if plainly else method.encode_pass(support.plain())
-    return ShotFeatures(
-        views=method.views.float(),
+        views=seen.float(),
         clean=clean.float(),
         labels=support.labels,
         names=method.encode_classes(support.classnames).weight.float(),

@@ -100,7 +100,7 @@ class Head:
         return Head(self.weight[classes], self.bias[classes])
 
 
-def trained_head(
+def trainedsingle_precision(
     calibration: Calibration,
     scale: float,
     rows: Array,
@@ -112,19 +112,23 @@ def trained_head(
     weight = scale * (calibration.row * rows + calibration.image * means)
     bias = calibration.level - scale * calibration.image * calibration.typical_image
     if gaussians is None:
-        return _head(weight, np.full(len(rows), bias))
+        return single_precision(weight, np.full(len(rows), bias))
     share = calibration.gaussian
-    return _head(weight + share * gaussians.weight, bias + share * gaussians.bias)
+    return single_precision(weight + share * gaussians.weight, bias + share * gaussians.bias)
 
 
-def named_head(calibration: Calibration, scale: float, names: Array, center: Array) -> Head:
+def namedsingle_precision(
+    calibration: Calibration, scale: float, names: Array, center: Array
+) -> Head:
     """Classes known by name: unit embeddings (names, dim); `center` (dim,) is the mean of the
     trained classes' mean images."""
     drawn = np.maximum(0.0, names @ center - calibration.typical_name)
-    return _head(scale * calibration.name * names, -scale * calibration.attraction * drawn)
+    return single_precision(
+        scale * calibration.name * names, -scale * calibration.attraction * drawn
+    )
 
 
-def illustrated_head(
+def illustratedsingle_precision(
     calibration: Calibration, scale: float, names: Array, means: Array, counts: Sequence[int]
 ) -> Head:
     """Classes known by name and by `counts` images each, whose unit means are `means` (names,
@@ -133,10 +137,11 @@ def illustrated_head(
     numbers = np.array([[part.name, part.image, part.level] for part in parts]).reshape(-1, 3)
     name, image, level = numbers.T
     bias = level - scale * image * calibration.typical_image
-    return _head(scale * (name[:, None] * names + image[:, None] * means), bias)
+    return single_precision(scale * (name[:, None] * names + image[:, None] * means), bias)
 
 
-def _head(weight: np.ndarray, bias: np.ndarray) -> Head:
+def single_precision(weight: np.ndarray, bias: np.ndarray) -> Head:
+    """A map as it is kept and exported."""
     return Head(weight.astype(np.float32), bias.astype(np.float32))
 
 

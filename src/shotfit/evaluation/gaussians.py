@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from shotfit.evaluation.calibration import Head
+from shotfit.evaluation.calibration import Head, single_precision
 from shotfit.layers.class_means import class_means
 from shotfit.layers.gaussians import ridged_inverse
 
@@ -34,9 +34,9 @@ def gaussian_head(
     residuals = features - means[answer]
     weight, bias = np.zeros((classes, features.shape[1])), np.zeros(classes)
     if residuals.norm() <= 1e-6 * features.norm():
-        return Head(weight.astype(np.float32), bias.astype(np.float32))
+        return single_precision(weight, bias)
     precision = ridged_inverse(residuals, share)
     middle = means.mean(dim=0)
     half = ((means + middle) @ precision * (means - middle)).sum(dim=1) / 2
     weight[known], bias[known] = ((means - middle) @ precision).numpy(), -half.numpy()
-    return Head(weight.astype(np.float32), bias.astype(np.float32))
+    return single_precision(weight, bias)

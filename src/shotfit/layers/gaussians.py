@@ -1,7 +1,7 @@
 """Gaussians of few samples: precisions that classes share, and those of classes without images.
 
-Wang et al., A Hard-to-Beat Baseline for Training-free CLIP-based Adaptation, ICLR 2024; the last
-two are of its official code for base-to-novel, not in the paper.
+Wang et al., A Hard-to-Beat Baseline for Training-free CLIP-based Adaptation, ICLR 2024; averages of
+inverses and Gaussians of neighbours are of its official code for base-to-novel, not in the paper.
 """
 
 import torch

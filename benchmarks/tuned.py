@@ -50,9 +50,9 @@ SHOTS, ITERS_PER_SHOT = 4, 100
 SAME = {"clip_lora"}
 """Equal to another method under one budget."""
 IDEAS = ("2sfs anchor=8", "2sfs linear.leash=10", "2sfs linear.leash=100")
-"""Of our own: CLIPFit's anchor in LayerNorm tuning, at its published weight, and CLAP's leash on the
-second stage's rows. CLAP's rows keep the length of text embeddings, whose square is some 100 in
-CLIP; those of the second stage have length one."""
+"""Of our own: CLIPFit's anchor in LayerNorm tuning, at its published weight, and CLAP's leash on
+the second stage's rows. CLAP's rows keep the length of text embeddings, whose square is some 100
+in CLIP; those of the second stage have length one."""
 DEAR = {"cocoop", "plot_pp"}
 """Not first stages here: an iteration costs four to six times one of LayerNorm tuning."""
 

@@ -100,7 +100,7 @@ class Head:
         return Head(self.weight[classes], self.bias[classes])
 
 
-def trainedsingle_precision(
+def trained_head(
     calibration: Calibration,
     scale: float,
     rows: Array,
@@ -117,9 +117,7 @@ def trainedsingle_precision(
     return single_precision(weight + share * gaussians.weight, bias + share * gaussians.bias)
 
 
-def namedsingle_precision(
-    calibration: Calibration, scale: float, names: Array, center: Array
-) -> Head:
+def named_head(calibration: Calibration, scale: float, names: Array, center: Array) -> Head:
     """Classes known by name: unit embeddings (names, dim); `center` (dim,) is the mean of the
     trained classes' mean images."""
     drawn = np.maximum(0.0, names @ center - calibration.typical_name)
@@ -128,7 +126,7 @@ def namedsingle_precision(
     )
 
 
-def illustratedsingle_precision(
+def illustrated_head(
     calibration: Calibration, scale: float, names: Array, means: Array, counts: Sequence[int]
 ) -> Head:
     """Classes known by name and by `counts` images each, whose unit means are `means` (names,

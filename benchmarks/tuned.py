@@ -198,11 +198,14 @@ def run_missing(experiments: Sequence[Experiment], folder: Path) -> None:
 def tables(folder: Path, names: Sequence[str]) -> str:
     """Markdown: what was chosen, averages, and differences from 2SFS, unshifted and shifted."""
     found = {record.id: record for record in load_records(folder) if record.status == "done"}
-    factors = {name: chosen(name, found) for name in names}
+    begun = [name for name in names if has_begun(name, found)]
+    factors = {name: chosen(name, found) for name in begun}
     told = [
         f"{row_label(name)} {factor:g}" for name, factor in factors.items() if factor is not None
     ]
     parts = ["Factors chosen on " + ", ".join(TUNING) + ": " + ", ".join(told) + "."]
+    if missing := [row_label(name) for name in names if name not in begun]:
+        parts.append("Not run yet: " + ", ".join(missing) + ".")
     for title, shifted in (("Equally tuned", False), ("Equally tuned, shifted", True)):
         tasks = [task for task in reporting() if ("@" in task) == shifted]
         whole = [task for task in tasks if is_whole(task, factors, found)]
@@ -211,8 +214,18 @@ def tables(folder: Path, names: Sequence[str]) -> str:
     return "\n\n".join(parts)
 
 
+def has_begun(name: str, found: Mapping[str, Record]) -> bool:
+    """Whether a row has a run of its own factor on any task that is reported."""
+    factor = chosen(name, found)
+    if factor is None and trains(name):
+        return False
+    return any(
+        with_factor(name, task, seed, factor).id in found for task in reporting() for seed in SEEDS
+    )
+
+
 def is_whole(task: str, factors: Mapping[str, float | None], found: Mapping[str, Record]) -> bool:
-    """Whether a task has every run of the tables."""
+    """Whether a task has every run of the rows that have begun."""
     wanted = [with_factor(name, task, seed, factors[name]) for name in factors for seed in SEEDS]
     shipped = [with_factor(SHIPPED, task, seed, None) for seed in SEEDS]
     return all(one.id in found for one in [*wanted, *shipped])

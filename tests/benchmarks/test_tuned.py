@@ -108,7 +108,8 @@ def test_tables_hold_whole_tasks_alone_and_compare_with_the_tuned_two_stages(tmp
             add(tuned.with_factor("2sfs", task, seed, None), 81.0 + number, 70.0)
     for record in found.values():
         write_record(tmp_path, record)
-    told = tuned.tables(tmp_path, names)
+    told = tuned.tables(tmp_path, [*names, "taskres", "gda"])
+    assert "Not run yet: TaskRes, GDA." in told
     assert "2 tasks (animals, digits), three seeds" in told
     assert "1 tasks (animals@blur), three seeds" in told
     assert "2SFS (LayerNorm) 4, LayerNorm 4, 2SFS (LayerNorm) anchor=8 4" in told

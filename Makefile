@@ -10,7 +10,6 @@
 # make suite   run what is missing of the README's table (about an hour on two cores), then make docs
 # make tuned   every method equally tuned, on both suites; goes on when run again (about fifteen hours of
 #                 one core), then make tuned ARGS="--write docs/comparison.md"
-# make comparison    run what is missing of the table of all methods (five hours of one core)
 # make release-check   everything that must hold before a release: versions, contents of the wheel, and
 #                 that it works with its declared packages alone
 # make docs    write tables, pages and the demo picture anew from the records in results/
@@ -182,12 +181,7 @@ site: setup
 RECORDS := results/suite
 SUITE := "$(BIN)/shotfit" bench --datasets suite --shots 4 --seeds 1 2 3 --setting base-to-novel --results $(RECORDS)
 
-COMPARE := "$(BIN)/shotfit" bench --datasets digits interface activities food --shots 4 --seeds 1 2 3 \
-	-o training.precision=bf16 --results $(RECORDS)
-EVERY := every 2sfs 2sfs:lora 2sfs:coop 2sfs:ivlp
-SHARED := --setting all-to-all --budget shared --iters-per-shot 100
-
-.PHONY: suite docs comparison shifted
+.PHONY: suite docs shifted
 # Two stages on tasks unlike what the model was trained on; some 40 minutes of one core.
 shifted: setup
 	@$(RUN) "$(BIN)/shotfit" bench --datasets shifted-suite --shots 4 --seeds 1 2 3 --setting base_to_novel \
@@ -198,11 +192,6 @@ shifted: setup
 .PHONY: tuned
 tuned: setup
 	@$(RUN) "$(BIN)/python" benchmarks/tuned.py $(ARGS)
-
-comparison: setup
-	@$(RUN) $(COMPARE) --methods $(EVERY)
-	@$(RUN) $(COMPARE) --methods $(EVERY) $(SHARED)
-	@$(MAKE) docs
 
 suite: setup
 	@$(RUN) $(SUITE) --methods zero_shot 2sfs

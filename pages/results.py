@@ -3,8 +3,8 @@
     python pages/results.py [--results results/suite] [--shifted results/shifted]
 
 2SFS beside zero-shot CLIP, in fp32: averages for the README, every task for the page. Only complete
-rows are written, and a task that has not run with all three seeds is named as missing. Then every
-method, from the records in bf16, and what two stages do on shifted tasks.
+rows are written, and a task that has not run with all three seeds is named as missing. Then what
+two stages do on shifted tasks.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from marked import put
 from shotfit.averages import Estimate, estimate, harmonic_mean, mean
 from shotfit.records import Record, load_records
 from shotfit.report.paired import compare_report
-from shotfit.report.protocol import runs_of, select_records
+from shotfit.report.protocol import runs_of
 from shotfit.report.render import render
 from shotfit.report.suite import suite_report
 from shotfit.report.tables import Report
@@ -23,7 +23,6 @@ from shotfit.report.tables import Report
 README = Path(__file__).parent.parent / "README.md"
 COMPARISON = README.parent / "docs" / "comparison.md"
 SHIFTS = README.parent / "docs" / "shifts.md"
-COMPARED = ("precision=bf16",)
 ON_SHIFTS = ("2sfs", "zero-shot", "layernorm")
 SEEDS = (1, 2, 3)
 KEYS = ("base", "novel", "joint")
@@ -152,11 +151,6 @@ def _summary(found: dict[tuple[str, str], dict[int, Record]], tasks: list[str]) 
     )
 
 
-def comparison(records: list[Record]) -> Report:
-    """Every method on the tasks that all of them have run."""
-    return suite_report(select_records(records, COMPARED))
-
-
 def long(report: Report) -> str:
     """Every panel, under second headings."""
     return render(report, "markdown").split("\n", 2)[2].strip()
@@ -178,8 +172,6 @@ def main() -> None:
     every_task, short = tables(records)
     README.write_text(put(README.read_text(encoding="utf-8"), "suite", short), encoding="utf-8")
     page = put(COMPARISON.read_text(encoding="utf-8"), "suite", every_task)
-    if any(run.fact("precision") == "bf16" for run in runs_of(records)):
-        page = put(page, "tables", long(comparison(records)))
     COMPARISON.write_text(page, encoding="utf-8")
     page = put(SHIFTS.read_text(encoding="utf-8"), "runs", shifted(load_records(arguments.shifted)))
     SHIFTS.write_text(page, encoding="utf-8")

@@ -8,7 +8,7 @@
 # make bench-speed  ShotFit against the published algorithm, about 30 minutes on two idle cores; then
 #                   make bench-speed ARGS=--table writes docs/performance.md (ARGS=--help: the cases)
 # make suite   run what is missing of the README's table (about an hour on two cores), then make docs
-# make tuned   every method equally tuned, on both suites; goes on when run again (about fifteen hours of
+# make tuned   every method equally tuned, on both suites; goes on when run again (about thirty hours of
 #                 one core), then make tuned ARGS="--write docs/comparison.md"
 # make release-check   everything that must hold before a release: versions, contents of the wheel, and
 #                 that it works with its declared packages alone
@@ -191,7 +191,7 @@ shifted: setup
 
 .PHONY: tuned
 tuned: setup
-	@$(RUN) "$(BIN)/python" benchmarks/tuned.py $(ARGS)
+	@$(RUN) PYTHONPATH=benchmarks "$(BIN)/python" -m tuned $(ARGS)
 
 suite: setup
 	@$(RUN) $(SUITE) --methods zero_shot 2sfs

@@ -2,7 +2,9 @@
 
 import dataclasses
 
-import tuned
+from tuned import __main__ as study
+from tuned import runs as tuned
+from tuned.tables import tables
 
 from shotfit.experiment import Experiment
 from shotfit.records import Record, write_record
@@ -108,30 +110,38 @@ def test_tables_hold_whole_tasks_alone_and_compare_with_the_tuned_two_stages(tmp
             add(tuned.with_factor("2sfs", task, seed, None), 81.0 + number, 70.0)
     for record in found.values():
         write_record(tmp_path, record)
-    told = tuned.tables(tmp_path, [*names, "taskres", "gda"])
+    told = tables(tmp_path, [*names, "taskres", "gda"])
     assert "Not run yet: TaskRes, GDA." in told
-    assert "2 tasks (animals, digits), three seeds" in told
-    assert "1 tasks (animals@blur), three seeds" in told
+    assert "### Unshifted: 2 tasks (animals, digits), three seeds" in told
+    assert "### Shifted: 1 tasks (animals@blur), three seeds" in told
     assert "2SFS (LayerNorm) 4, LayerNorm 4, 2SFS (LayerNorm) anchor=8 4" in told
     page = tmp_path / "page.md"
     page.write_text("<!-- tuned -->\n<!-- /tuned -->\n")
-    tuned.main(["--results", str(tmp_path), "--methods", *names, "--write", str(page)])
+    study.main(["--results", str(tmp_path), "--methods", *names, "--write", str(page)])
     text = page.read_text()
-    # Base 80 and 81 against 75 and 76.
-    assert "80.50" in text and "75.50" in text and "-5.00 ± 0.00" in text
-    assert "84.00" in text and "+3.50 ± 0.00" in text and "anchor=8" in text
+    # Of the unshifted tasks base 80 and 81 against 75 and 76, and so on.
+    for average in ("80.50", "75.50", "60.50", "84.00", "81.50"):
+        assert average in text
     assert "flags" not in text
+    adds, others, alone = (part.split("###")[0] for part in text.split("### ")[-3:])
+    assert adds.startswith("What a second stage adds to each first stage")
+    assert "| 2SFS (LayerNorm) | **+5.00 ± 0.00** | +0.00 ± 0.00 |" in adds
+    assert "over 3 tasks" in adds and "all 4 tests" in adds
+    # Harmonic means of 84.83 and 70, 81.33 and 70.
+    assert "| 2SFS (LayerNorm) anchor=8 | **+1.46" in others and "all 2 tests" in others
+    assert "| LayerNorm | **-5.00 ± 0.00** |" in alone and "anchor" not in alone
+    assert "| Zero-shot CLIP | **-20.00 ± 0.00** |" in alone
 
 
 def test_the_second_part_waits_until_all_factors_can_be_chosen(tmp_path, monkeypatch, capsys):
     begun: list[str] = []
-    monkeypatch.setattr(tuned, "run_missing", lambda runs, _: begun.extend(r.id for r in runs))
+    monkeypatch.setattr(study, "run_missing", lambda runs, _: begun.extend(r.id for r in runs))
     command = ["--results", str(tmp_path), "--methods", "layernorm", "--part", "2/2"]
-    tuned.main(command)
+    study.main(command)
     assert begun == [one.id for one in tuned.tuning("layernorm")[1::2]]
     assert "run again" in capsys.readouterr().out
     for run in tuned.tuning("layernorm"):
         write_record(tmp_path, measured(run, 50.0, 50.0))
     begun.clear()
-    tuned.main([*command, "--tasks", "flags"])
+    study.main([*command, "--tasks", "flags"])
     assert len(begun) == 4 + 3

@@ -1,0 +1,1 @@
+"""Every method with the same tuning (`python -m tuned`)."""

@@ -47,15 +47,17 @@ def tables(folder: Path, names: Sequence[str]) -> str:
     parts = ["Factors chosen on " + ", ".join(TUNING) + ": " + ", ".join(told) + "."]
     if missing := [row_label(name) for name in names if name not in begun]:
         parts.append("Not run yet: " + ", ".join(missing) + ".")
-    whole = [task for task in reporting() if is_whole(task, factors, found)]
     for title, shifted in (("Unshifted", False), ("Shifted", True)):
-        if tasks := [task for task in whole if ("@" in task) == shifted]:
+        tasks = [task for task in whole(begun, factors, found) if ("@" in task) == shifted]
+        if tasks:
             parts += averages(title, tasks, factors, found)
-    if len(whole) > 1:
-        measured = {name: metrics_of(name, whole, factors, found) for name in factors}
-        for question, (asked, pairs) in questions(begun).items():
-            if pairs:
-                parts += [f"### {question}", differences(pairs, asked, measured)]
+    for question, (asked, pairs) in questions(begun).items():
+        rows = {name: factors[name] for pair in pairs.values() for name in pair}
+        # Its own tasks: rows that another question needs may have fewer.
+        tasks = whole(list(rows), factors, found)
+        if rows and len(tasks) > 1:
+            measured = {name: metrics_of(name, tasks, factors, found) for name in rows}
+            parts += [f"### {question}", differences(pairs, asked, measured)]
     return "\n\n".join(parts)
 
 
@@ -147,11 +149,20 @@ def has_begun(name: str, found: Mapping[str, Record]) -> bool:
     )
 
 
-def is_whole(task: str, factors: Mapping[str, float | None], found: Mapping[str, Record]) -> bool:
-    """Whether a task has every run of the rows that have begun."""
-    wanted = [with_factor(name, task, seed, factors[name]) for name in factors for seed in SEEDS]
-    shipped = [with_factor(SHIPPED, task, seed, None) for seed in SEEDS]
-    return all(one.id in found for one in [*wanted, *shipped])
+def whole(
+    names: Sequence[str], factors: Mapping[str, float | None], found: Mapping[str, Record]
+) -> list[str]:
+    """The tasks that have every run of these rows, and those of 2SFS as it is shipped."""
+    rows = [(name, factors[name]) for name in names] + [(SHIPPED, None)]
+    return [
+        task
+        for task in reporting()
+        if all(
+            with_factor(name, task, seed, factor).id in found
+            for name, factor in rows
+            for seed in SEEDS
+        )
+    ]
 
 
 def averages(

@@ -41,6 +41,7 @@ def recipes() -> list[str]:
     return [*alone, *("2sfs:" + name for name in firsts if name not in SAME), *IDEAS]
 
 
+@cache
 def untuned(name: str) -> Recipe:
     """The recipe that a row's name and options mean, at published rates."""
     word, *options = name.split()
@@ -79,12 +80,17 @@ def reporting() -> list[str]:
 
 
 @cache
+def facts_of(task: str, seed: int) -> TaskFacts:
+    """What a method may know of an unshifted task; a shift changes nothing that is counted."""
+    return task_facts(make_task(load_dataset("demo", name=task), "base_to_novel", SHOTS, seed))
+
+
+@cache
 def with_factor(name: str, task: str, seed: int, factor: float | None) -> Experiment:
     """A run with published rates times a factor; without one, as it is shipped."""
     recipe = untuned(name)
-    facts = task_facts(make_task(load_dataset("demo", name=task), "base_to_novel", SHOTS, seed))
     stages = []
-    for planned in plan(recipe, facts):
+    for planned in plan(recipe, facts_of(task.partition("@")[0], seed)):
         training: dict[str, object] = {"precision": "bf16"}
         rates = {one.lr for one in planned.trainings}
         if rates and factor is not None:

@@ -140,13 +140,11 @@ def metrics_of(
 
 
 def has_begun(name: str, found: Mapping[str, Record]) -> bool:
-    """Whether a row has a run of its own factor on any task that is reported."""
+    """Whether a row has its own factor, and all seeds of some task with it."""
     factor = chosen(name, found)
     if factor is None and trains(name):
         return False
-    return any(
-        with_factor(name, task, seed, factor).id in found for task in reporting() for seed in SEEDS
-    )
+    return bool(whole([name], {name: factor}, found))
 
 
 def whole(

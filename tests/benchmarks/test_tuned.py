@@ -1,13 +1,17 @@
 """The study of equal tuning: what is run, what is chosen, and what the tables compare."""
 
 import dataclasses
+from pathlib import Path
 
+import pytest
 from tuned import __main__ as study
 from tuned import runs as tuned
 from tuned.tables import tables
 
 from shotfit.experiment import Experiment
 from shotfit.records import Record, write_record
+
+REPOSITORY = Path(__file__).parents[2]
 
 
 def measured(experiment: Experiment, base: float, novel: float | None) -> Record:
@@ -145,3 +149,10 @@ def test_the_second_part_waits_until_all_factors_can_be_chosen(tmp_path, monkeyp
     begun.clear()
     study.main([*command, "--tasks", "flags"])
     assert len(begun) == 4 + 3
+
+
+@pytest.mark.long
+def test_the_page_has_the_tables_of_the_kept_records():
+    page = (REPOSITORY / "docs" / "comparison.md").read_text(encoding="utf-8")
+    kept = tables(REPOSITORY / "results" / "tuned", tuned.recipes())
+    assert f"<!-- tuned -->\n\n{kept}\n\n<!-- /tuned -->" in page

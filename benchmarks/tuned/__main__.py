@@ -67,7 +67,3 @@ def run_missing(experiments: Sequence[Experiment], folder: Path) -> None:
 
 if __name__ == "__main__":
     main()
-
-
-if __name__ == "__main__":
-    main()

@@ -189,6 +189,17 @@ shifted: setup
 		--methods zero_shot 2sfs layernorm
 	@$(MAKE) docs
 
+# Wrong labels and unbalanced shots, five methods; some half an hour of one core.
+SUPPORTS := "$(BIN)/shotfit" bench --datasets suite --shots 4 --seeds 1 2 3 --setting base-to-novel \
+	--iters-per-shot 100 --budget shared -o training.precision=bf16 --results results/supports \
+	--methods 2sfs coop clap gda cross-modal
+.PHONY: supports
+supports: setup
+	@$(RUN) $(SUPPORTS)
+	@$(RUN) $(SUPPORTS) --wrong-labels 0.25
+	@$(RUN) $(SUPPORTS) --imbalance 4
+	@$(RUN) "$(BIN)/python" pages/supports.py
+
 .PHONY: tuned
 tuned: setup
 	@$(RUN) PYTHONPATH=benchmarks "$(BIN)/python" -m tuned $(ARGS)

@@ -3,8 +3,9 @@
     PYTHONPATH=benchmarks python -m stopping.policies                          # prints the tables
     PYTHONPATH=benchmarks python -m stopping.policies --write docs/stopping.md # into the page
 
-A rule's threshold is chosen on the other tasks, both methods and all seeds of them, for every task
-anew: no task's numbers decide its own alpha. "best alpha in hindsight" is chosen on each cell's
+Each suite has its own tables. A rule's threshold is chosen on the other tasks of the suite, both
+methods and all seeds of them, for every task anew: no task's numbers decide its own alpha, nor do
+those of its images under another shift. "best alpha in hindsight" is chosen on each cell's
 own test images and no rule can be expected to reach it; with 2 images a class it is mostly luck.
 """
 
@@ -52,10 +53,15 @@ def held_out(record: dict) -> float:
 def calibrated(records: Sequence[dict], signal: str) -> Policy:
     """The rule with, for every task, the threshold that did best on the other tasks."""
     thresholds: dict[str, float] = {}
-    for task in {record["task"] for record in records}:
-        others = [record for record in records if record["task"] != task]
+    for task in {unshifted(record) for record in records}:
+        others = [record for record in records if unshifted(record) != task]
         thresholds[task] = best_threshold(others or records, signal)
-    return lambda record: stopped(record, signal, thresholds[record["task"]])
+    return lambda record: stopped(record, signal, thresholds[unshifted(record)])
+
+
+def unshifted(record: dict) -> str:
+    """The task whose images these are, shifted or not."""
+    return record["task"].partition("@")[0]
 
 
 def best_threshold(records: Sequence[dict], signal: str) -> float:
@@ -73,7 +79,7 @@ def best_fixed(records: Sequence[dict]) -> Policy:
 
     def choose(record: dict) -> float:
         same = [r for r in records if r["method"] == record["method"]]
-        others = [r for r in same if r["task"] != record["task"]] or same
+        others = [r for r in same if unshifted(r) != unshifted(record)] or same
         tenths = [i / 10 for i in range(1, 9)]
         return max(tenths, key=lambda f: statistics.fmean(outcome(r, f) for r in others))
 
@@ -156,6 +162,19 @@ def shipped(records: Sequence[dict]) -> str:
     return f"Thresholds from all tasks together: {', '.join(chosen)}."
 
 
+def by_suite(records: Sequence[dict]) -> dict[str, list[dict]]:
+    """The records of either suite, as far as there are some."""
+    shifted = [record for record in records if "@" in record["task"]]
+    plain = [record for record in records if "@" not in record["task"]]
+    found = {"On the embedded suite": plain, "On the shifted suite": shifted}
+    return {title: mine for title, mine in found.items() if mine}
+
+
+def tables(records: Sequence[dict]) -> str:
+    """What policies reach, what deciding costs, what would be decided by."""
+    return "\n\n".join([table(records), costs(records), shipped(records)])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--results", type=Path, default=Path("results/stopping"))
@@ -164,7 +183,9 @@ def main() -> None:
     records = [json.loads(path.read_text()) for path in sorted(options.results.glob("*.json"))]
     if not records:
         parser.error(f"no records in {options.results}; run `make stopping-study`")
-    text = "\n\n".join([table(records), costs(records), shipped(records)])
+    text = "\n\n".join(
+        [f"### {title}\n\n{tables(found)}" for title, found in by_suite(records).items()]
+    )
     if options.write is None:
         print(text)
         return

@@ -1,4 +1,4 @@
-"""Which rule should decide alpha? Every rule and fixed alpha on every task of the embedded suite.
+"""Which rule should decide alpha? Every rule and fixed alpha on every task of both suites.
 
     PYTHONPATH=benchmarks python -m stopping.study       # a record a cell; again, it goes on
     PYTHONPATH=benchmarks python -m stopping.policies    # its table, which docs/stopping.md has
@@ -12,7 +12,7 @@ first stage ends; seed 1 trains that too, for the published alpha, as a check.
 
 The first stage is the published one pressed into a sixth of its iterations at five times its
 learning rate, with half its batch size, in bf16; the second has the published length and rate, on
-four cached views. 66 cells are half an hour of one core that way, and many hours as published.
+four cached views. 138 cells are an hour of one core that way, and many hours as published.
 """
 
 import argparse
@@ -25,6 +25,7 @@ from pathlib import Path
 import torch
 
 from shotfit.backbone import Backbone
+from shotfit.data.shifts import SHIFTED_SUITE
 from shotfit.data.sources import load_dataset
 from shotfit.data.sources.demo import list_tasks
 from shotfit.data.support_set import SupportSet
@@ -49,7 +50,7 @@ SIGNALS = {"evidence": GradientEvidence, "drift": TextDrift, "fit": TrainingFit}
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--tasks", nargs="+", default=list_tasks())
+    parser.add_argument("--tasks", nargs="+", default=[*list_tasks(), *SHIFTED_SUITE])
     parser.add_argument("--methods", nargs="+", default=["layernorm", "lora"])
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
     parser.add_argument("--shots", type=int, default=4)

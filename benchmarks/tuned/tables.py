@@ -12,6 +12,7 @@ from shotfit.records import Record, load_records
 from shotfit.report.protocol import Run, run_of
 from shotfit.report.render import render
 from shotfit.report.suite import tables_of_runs
+from shotfit.report.tables import Panel
 from tuned.questions import both, differences, questions
 from tuned.rows import ENOUGH, Factors, has_enough, row_label, whole
 from tuned.runs import SEEDS, SHIPPED, TUNING, chosen, with_factor
@@ -56,7 +57,7 @@ def averages(
     runs += [as_tuned(record, ("rates", "shipped")) for record in shipped]
     report = tables_of_runs("tuned", title, runs, "")
     heading = f"### {title}: {len(tasks)} tasks ({', '.join(tasks)}), three seeds"
-    first = dataclasses.replace(report, panels=report.panels[:1])
+    first = dataclasses.replace(report, panels=(without_times(report.panels[0]),))
     # The page has a heading of its own.
     return [heading, render(first, "markdown").split("\n", 4)[-1].strip()]
 
@@ -66,3 +67,12 @@ def as_tuned(record: Record, *told: tuple[str, str]) -> Run:
     run = run_of(record)
     variant = [(key, value) for key, value in run.variant if key.rpartition(".")[2] != "lr"]
     return dataclasses.replace(run, variant=(*variant, *told))
+
+
+def without_times(panel: Panel) -> Panel:
+    """A table without its seconds: not all records are of one machine."""
+    kept = [number for number, column in enumerate(panel.columns) if column.unit != "s"]
+    rows = tuple(
+        dataclasses.replace(row, cells=tuple(row.cells[n] for n in kept)) for row in panel.rows
+    )
+    return dataclasses.replace(panel, columns=tuple(panel.columns[n] for n in kept), rows=rows)

@@ -293,6 +293,20 @@ def test_no_task_decides_its_own_threshold():
     records = [record("early", 0.1), *(record(task, 0.7) for task in "abc")]
     rule = policies.calibrated(records, "drift")
     assert rule(records[0]) == pytest.approx(0.7, abs=0.051)
+    # Nor do its own images under another shift.
+    shifted = [record("early@blur", 0.1), record("early@noise", 0.1), *records[1:]]
+    rule = policies.calibrated(shifted, "drift")
+    assert rule(shifted[0]) == pytest.approx(0.7, abs=0.051)
+
+
+def test_each_suite_has_its_own_tables():
+    shifted = [record(f"{task}@blur", 0.7) for task in "ab"]
+    plain = [record(task, 0.3) for task in "ab"]
+    both = policies.by_suite([*plain, *shifted])
+    assert list(both.values()) == [plain, shifted]
+    assert "| best alpha in hindsight | 0.70 |" in policies.tables(shifted)
+    assert "| leave classes out | 1.000 |" in policies.tables(plain)
+    assert list(policies.by_suite(plain)) == ["On the embedded suite"]
 
 
 def test_vocabulary_names_no_class_of_the_suite():

@@ -2,12 +2,13 @@
 
     python pages/claims.py
 
-From the records in results/: learning curves, both suites, sweeps. A curve is the mean
+From the records in results/: learning curves, both suites, sweeps, exits. A curve is the mean
 over the seeds that there are of one task and method.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from marked import put
@@ -17,6 +18,7 @@ from shotfit.data.shifts import SHIFTED_SUITE
 from shotfit.data.sources.demo import list_tasks
 from shotfit.records import Record, load_records
 from shotfit.records.dynamics import LearningDynamics, read_dynamics
+from shotfit.records.gain import Gain, read_gain
 from shotfit.report.paired import Comparison, compared
 from shotfit.report.phases import PhaseBreak, mean_points, phase_break
 from shotfit.report.protocol import Run, runs_of
@@ -37,6 +39,11 @@ def curves(folder: Path) -> Curves:
         curve = read_dynamics(path)
         found.setdefault((curve.dataset, curve.method), []).append(curve)
     return found
+
+
+def gains_of(folder: Path) -> list[Gain]:
+    """The kept runs that were measured where their first stage ended, too."""
+    return [read_gain(path) for path in sorted(folder.glob("*.json"))]
 
 
 def broken(of_task: Sequence[LearningDynamics]) -> PhaseBreak:
@@ -92,9 +99,21 @@ def gains(runs: Sequence[Run], names: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
+def exits(found: Sequence[Gain], tasks: Collection[str]) -> str:
+    """What both stages reach less what there was where the first one ended."""
+    mine = [gain for gain in found if gain.record.dataset in tasks]
+    if not mine:
+        return "Not measured with this embedded model."
+    both = runs_of([gain.record for gain in mine])
+    pairs = zip(both, mine, strict=True)
+    ended = [replace(run, method="exit", metrics=gain.after_first) for run, gain in pairs]
+    return gains([*both, *ended], ("2sfs_layernorm", "exit"))
+
+
 def told(one: Comparison) -> str:
     """A difference, ours less theirs, in bold where the corrected test says so."""
-    text = f"{-one.found.mean:+.1f} ± {one.found.half_width:.1f}"
+    # Not -0.0.
+    text = f"{0.0 - one.found.mean:+.1f} ± {one.found.half_width:.1f}"
     return f"**{text}**" if one.verdict else text
 
 
@@ -110,6 +129,7 @@ def page_of_claims(
     plain: list[Record],
     shifted: list[Record],
     swept: list[Record],
+    ended: Sequence[Gain],
 ) -> str:
     """docs/claims.md with its evidence."""
     on_shifts = [name for name in METHODS if any((t, name) in found for t in SHIFTED_SUITE)]
@@ -125,6 +145,7 @@ def page_of_claims(
     for name, tasks in (("suite", list_tasks()), ("shifted", SHIFTED_SUITE)):
         page = put(page, f"alpha-{name}", alphas(runs, tasks))
         page = put(page, f"budget-{name}", budgets(runs, tasks))
+        page = put(page, f"exits-{name}", exits(ended, tasks))
     return page
 
 
@@ -134,8 +155,11 @@ def main() -> None:
     page = DYNAMICS.read_text(encoding="utf-8")
     DYNAMICS.write_text(page_of_dynamics(page, found), encoding="utf-8")
     page = CLAIMS.read_text(encoding="utf-8")
-    records = (load_records(ROOT / "results" / name) for name in ("suite", "shifted", "sweeps"))
-    CLAIMS.write_text(page_of_claims(page, found, *records), encoding="utf-8")
+    names = ("suite", "shifted", "sweeps")
+    plain, shifted, swept = (load_records(ROOT / "results" / name) for name in names)
+    ended = gains_of(ROOT / "results" / "exits")
+    text = page_of_claims(page, found, plain, shifted, swept, ended)
+    CLAIMS.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

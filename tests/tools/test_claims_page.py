@@ -6,9 +6,11 @@ import claims
 import sweeps
 from synthetic_records import record
 
+from shotfit.data.shifts import SHIFTED_SUITE
 from shotfit.data.sources.demo import list_tasks
 from shotfit.records import load_records
 from shotfit.records.dynamics import DynamicsPoint, LearningDynamics
+from shotfit.records.gain import Gain
 from shotfit.report.protocol import runs_of
 
 REPOSITORY = Path(__file__).parents[2]
@@ -19,9 +21,11 @@ def test_the_pages_are_those_of_the_records():
     there = claims.DYNAMICS.read_text(encoding="utf-8")
     assert claims.page_of_dynamics(there, found) == there
     names = ("suite", "shifted", "sweeps")
-    records = (load_records(REPOSITORY / "results" / name) for name in names)
+    plain, shifted, swept = (load_records(REPOSITORY / "results" / name) for name in names)
     there = claims.CLAIMS.read_text(encoding="utf-8")
-    assert claims.page_of_claims(there, found, *records) == there
+    ended = claims.gains_of(REPOSITORY / "results" / "exits")
+    assert claims.page_of_claims(there, found, plain, shifted, swept, ended) == there
+    assert {gain.record.dataset for gain in ended} == {*list_tasks(), *SHIFTED_SUITE}
     assert all((task, "layernorm") in found for task in list_tasks())
 
 
@@ -78,3 +82,18 @@ def test_a_sweep_is_told_over_the_tasks_that_every_value_has():
     assert [line.split(" | ")[0] for line in lines[2:4]] == ["| 100", "| 300"]
     assert lines[3].endswith("| +10.0 | +10.0 |")
     assert sweeps.alphas(runs_of(records[1:2]), ["animals"]).startswith("Not measured")
+
+
+def test_an_exit_is_told_beside_both_stages():
+    def ended(task, base, novel, before):
+        after = {"base": base, "novel": novel, "harmonic_mean": 0.0, "joint": base - 10}
+        made = record(dataset=task, m=100, budget="shared", metrics=after)
+        return Gain(made, {"base": before, "novel": novel, "harmonic_mean": 0.0, "joint": 60.0})
+
+    found = [ended("animals", 80.0, 60.0, 70.0), ended("food", 90.0, 60.0, 70.0)]
+    elsewhere = ended("flags", 0.0, 0.0, 0.0)
+    line = claims.exits([*found, elsewhere], ["animals", "food"]).splitlines()[2]
+    # 10 and 20 points: 15, and 12.706 times their standard error of 5.
+    assert line.startswith("| exit | +15.0 ± 63.5 | +0.0 ± 0.0 |")
+    assert line.endswith("| +15.0 ± 63.5 |")
+    assert claims.exits(found, ["digits"]).startswith("Not measured")

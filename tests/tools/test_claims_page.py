@@ -1,5 +1,6 @@
 """The pages of claims and dynamics are those of the committed records."""
 
+import statistics
 from pathlib import Path
 
 import claims
@@ -27,6 +28,24 @@ def test_the_pages_are_those_of_the_records():
     assert claims.page_of_claims(there, found, plain, shifted, swept, ended) == there
     assert {gain.record.dataset for gain in ended} == {*list_tasks(), *SHIFTED_SUITE}
     assert all((task, "layernorm") in found for task in list_tasks())
+
+
+def test_what_the_pages_say_of_breaks_is_what_curves_do():
+    """BitFit's is before LayerNorm's wherever both have one; how many tasks have one."""
+    found = claims.curves(REPOSITORY / "results" / "dynamics")
+    breaks = {
+        method: {
+            task: claims.broken(found[task, method]).iteration
+            for task in SHIFTED_SUITE
+            if claims.broken(found[task, method]).exists
+        }
+        for method in claims.METHODS
+    }
+    assert {method: len(tasks) for method, tasks in breaks.items()} == dict.fromkeys(breaks, 10)
+    medians = {method: statistics.median(tasks.values()) for method, tasks in breaks.items()}
+    assert medians == {"layernorm": 370, "bitfit": 200, "lora": 380}
+    assert breaks["bitfit"].keys() == breaks["layernorm"].keys()
+    assert all(at < breaks["layernorm"][task] for task, at in breaks["bitfit"].items())
 
 
 def curve(task, method, seed, novel):

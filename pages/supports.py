@@ -3,7 +3,7 @@
     python pages/supports.py [--results results/supports]
 
 Wrong labels and unbalanced shots beside the support sets as drawn, from the records of
-`make supports`; over the tasks that a method has in all three, paired by task and seed.
+`make supports`; over the tasks and seeds that a method has in all three.
 """
 
 import argparse
@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from marked import put
-from sweeps import of_tasks
 
 from shotfit.records import load_records
 from shotfit.report.labels import method_label
@@ -30,10 +29,10 @@ def support_of(run: Run) -> str:
 
 def table(runs: Sequence[Run]) -> str:
     """A row for every method: averages on the sets as drawn, and what the harder ones differ."""
-    found: dict[str, dict[str, dict[str, list[Run]]]] = {}
+    found: dict[str, dict[str, dict[tuple[str, int], Run]]] = {}
     for run in runs:
         of_method = found.setdefault(run.method, {}).setdefault(support_of(run), {})
-        of_method.setdefault(run.dataset, []).append(run)
+        of_method[run.dataset, run.seed] = run
     titles = [f"{title} | {' | '.join(HARDER.values())}" for title in METRICS.values()]
     lines = [
         "| method | tasks | " + " | ".join(titles) + " |",
@@ -42,12 +41,18 @@ def table(runs: Sequence[Run]) -> str:
     for method, supports in found.items():
         if set(supports) != {"", *HARDER}:
             continue
-        shared = sorted(set.intersection(*(set(tasks) for tasks in supports.values())))
-        measured = {support: of_tasks(tasks, shared) for support, tasks in supports.items()}
+        shared = sorted(set.intersection(*(set(there) for there in supports.values())))
+        measured = {support: metrics_of(there, shared) for support, there in supports.items()}
         cells = [cell for metric in METRICS for cell in cells_of(measured, metric)]
-        lines.append(f"| {method_label(method)} | {len(shared)} | " + " | ".join(cells) + " |")
-    seeds = ", ".join(map(str, sorted({run.seed for run in runs})))
-    return "\n".join([*lines, "", f"Seeds {seeds}; ± over tasks (95 %)."])
+        lines.append(
+            f"| {method_label(method)} | {len(measured[''])} | " + " | ".join(cells) + " |"
+        )
+    return "\n".join([*lines, "", "± is half of the 95 % interval over tasks."])
+
+
+def metrics_of(runs: Mapping[tuple[str, int], Run], shared: Sequence[tuple[str, int]]) -> Measured:
+    """The metrics by task, in order of the seeds, of what other support sets have, too."""
+    return {task: [runs[one].metrics for one in shared if one[0] == task] for task, _ in shared}
 
 
 def cells_of(measured: Mapping[str, Measured], metric: str) -> list[str]:

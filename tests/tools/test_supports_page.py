@@ -13,10 +13,10 @@ from shotfit.report.protocol import runs_of
 REPOSITORY = Path(__file__).parents[2]
 
 
-def on(task, base, novel, method="2sfs_layernorm", **harder):
+def on(task, base, novel, method="2sfs_layernorm", seed=1, **harder):
     """A run on a support set that is harder, or as drawn."""
     metrics = {"base": base, "novel": novel, "harmonic_mean": 0.0, "joint": (base + novel) / 2}
-    made = record(method, task, metrics=metrics)
+    made = record(method, task, seed, metrics=metrics)
     experiment = made.experiment | harder
     return dataclasses.replace(made, experiment=experiment, id=digest(experiment))
 
@@ -36,7 +36,8 @@ def test_harder_sets_are_told_as_differences_over_the_tasks_that_all_have():
         on("food", 60.0, 40.0),
         on("food", 54.0, 40.0, wrong_labels=0.25),
         on("food", 58.0, 40.0, imbalance=4.0),
-        # Not run on all kinds of sets: neither a task nor a method is told.
+        # Not run on all kinds of sets: neither a task, nor a seed, nor a method is told.
+        on("food", 0.0, 0.0, seed=2),
         on("flags", 10.0, 10.0),
         on("food", 50.0, 40.0, method="coop"),
     ]
@@ -47,4 +48,4 @@ def test_harder_sets_are_told_as_differences_over_the_tasks_that_all_have():
     # Harmonic mean of 70 and 50, and of 62 and 50.
     assert "| 58.3 | -3.0 ±" in lines[2]
     assert lines[2].endswith("| 60.0 | -4.0 ± 12.7 | -1.0 ± 0.0 |")
-    assert lines[-1] == "Seeds 1; ± over tasks (95 %)."
+    assert lines[-1] == "± is half of the 95 % interval over tasks."

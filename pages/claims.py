@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from marked import put
-from sweeps import alphas, budgets
+from sweeps import alphas, batch_sizes, budgets, ranks
 
 from shotfit.data.shifts import SHIFTED_SUITE
 from shotfit.data.sources.demo import list_tasks
@@ -26,6 +26,7 @@ from shotfit.report.protocol import Run, runs_of
 ROOT = Path(__file__).parent.parent
 DYNAMICS, CLAIMS = ROOT / "docs" / "dynamics.md", ROOT / "docs" / "claims.md"
 METHODS = {"layernorm": "LayerNorm", "bitfit": "BitFit", "lora": "LoRA"}
+FOLDERS = ("suite", "shifted", "sweeps", "sizes")
 FIRST_PHASE = ("two_phases", "together", "saturates", "rising")
 """Patterns in which novel accuracy rises above zero-shot at all."""
 
@@ -126,25 +127,25 @@ def page_of_dynamics(page: str, found: Curves) -> str:
 def page_of_claims(
     page: str,
     found: Curves,
-    plain: list[Record],
-    shifted: list[Record],
-    swept: list[Record],
+    records: Mapping[str, list[Record]],
     ended: Sequence[Gain],
 ) -> str:
-    """docs/claims.md with its evidence."""
+    """docs/claims.md with its evidence; `records` by their folders in results/."""
     on_shifts = [name for name in METHODS if any((t, name) in found for t in SHIFTED_SUITE)]
     told = [sentence(found, list_tasks(), name) for name in METHODS]
     told_shifted = [sentence(found, SHIFTED_SUITE, name) for name in on_shifts]
     parts = ["On the embedded suite:", "", *told, "", "On the shifted suite:", "", *told_shifted]
     page = put(page, "phases", "\n".join(parts))
-    in_fp32 = [run for run in runs_of(plain) if run.fact("precision") is None]
+    in_fp32 = [run for run in runs_of(records["suite"]) if run.fact("precision") is None]
     page = put(page, "suite", gains(in_fp32, ("2sfs_layernorm", "zero_shot")))
     names = ("2sfs_layernorm", "zero_shot", "layernorm")
-    page = put(page, "shifted", gains(runs_of(shifted), names))
-    runs = runs_of(swept)
+    page = put(page, "shifted", gains(runs_of(records["shifted"]), names))
+    runs, sizes = runs_of(records["sweeps"]), runs_of(records["sizes"])
     for name, tasks in (("suite", list_tasks()), ("shifted", SHIFTED_SUITE)):
         page = put(page, f"alpha-{name}", alphas(runs, tasks))
         page = put(page, f"budget-{name}", budgets(runs, tasks))
+        page = put(page, f"batch-{name}", batch_sizes(sizes, tasks))
+        page = put(page, f"rank-{name}", ranks(sizes, tasks))
         page = put(page, f"exits-{name}", exits(ended, tasks))
     return page
 
@@ -155,10 +156,8 @@ def main() -> None:
     page = DYNAMICS.read_text(encoding="utf-8")
     DYNAMICS.write_text(page_of_dynamics(page, found), encoding="utf-8")
     page = CLAIMS.read_text(encoding="utf-8")
-    names = ("suite", "shifted", "sweeps")
-    plain, shifted, swept = (load_records(ROOT / "results" / name) for name in names)
-    ended = gains_of(ROOT / "results" / "exits")
-    text = page_of_claims(page, found, plain, shifted, swept, ended)
+    records = {name: load_records(ROOT / "results" / name) for name in FOLDERS}
+    text = page_of_claims(page, found, records, gains_of(ROOT / "results" / "exits"))
     CLAIMS.write_text(text, encoding="utf-8")
 
 

@@ -10,6 +10,8 @@ ALPHA = 0.6
 """The share of the first stage, as published."""
 BUDGET = 100
 """M of the runs in which alpha is swept, and what other M are compared with."""
+BATCH_SIZE, RANK = 32, 2
+"""As published; the rank is LoRA's."""
 
 
 def alphas(runs: Sequence[Run], tasks: Collection[str]) -> str:
@@ -22,6 +24,18 @@ def budgets(runs: Sequence[Run], tasks: Collection[str]) -> str:
     """A row for every M, all of the published alpha."""
     as_published = [run for run in runs if alpha(run) == ALPHA]
     return table("M", as_published, tasks, BUDGET, lambda run: run.iters_per_shot or 0)
+
+
+def batch_sizes(runs: Sequence[Run], tasks: Collection[str]) -> str:
+    """A row for every batch size of both stages, LayerNorm first."""
+    mine = [run for run in runs if run.method == "2sfs_layernorm"]
+    return table("batch", mine, tasks, BATCH_SIZE, lambda run: run.fact("batch_size") or BATCH_SIZE)
+
+
+def ranks(runs: Sequence[Run], tasks: Collection[str]) -> str:
+    """A row for every rank of LoRA, the first stage."""
+    mine = [run for run in runs if run.method == "2sfs_lora"]
+    return table("rank", mine, tasks, RANK, lambda run: run.fact("rank") or RANK)
 
 
 def alpha(run: Run) -> float:

@@ -6,7 +6,9 @@ from golden_curves import FOLDER, record
 from shotfit.methods import list_methods
 
 # Another processor adds in another order; a changed method is off by far more.
-TOLERANCE = 2e-5
+USUAL = 2e-5
+# Singular vectors are found by iteration, which ends elsewhere on another processor.
+TOLERANCE = {"clip_svd": 1e-4}
 
 
 def parse(text):
@@ -28,4 +30,4 @@ def test_curve_is_as_recorded(name):
         if isinstance(recorded, str):
             assert mine == recorded
         else:
-            assert mine == pytest.approx(recorded, rel=TOLERANCE, abs=1e-6)
+            assert mine == pytest.approx(recorded, rel=TOLERANCE.get(name, USUAL), abs=1e-6)

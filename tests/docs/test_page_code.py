@@ -36,7 +36,7 @@ HOURS, ENDLESS = "takes hours", "runs until it is stopped"
 NOT_RUN = {
     "docs/app.md": [ENDLESS],
     "docs/backbones.md": [HUB, HUB, "needs downloaded weights"],
-    "docs/claims.md": ["takes some ten minutes", HOURS],
+    "docs/claims.md": ["takes some ten minutes", HOURS, "takes half an hour"],
     "docs/dynamics.md": [HOURS, HOURS],
     "docs/export.md": [HUB],
     "docs/index.md": [HUB],

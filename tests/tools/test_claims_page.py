@@ -21,11 +21,10 @@ def test_the_pages_are_those_of_the_records():
     found = claims.curves(REPOSITORY / "results" / "dynamics")
     there = claims.DYNAMICS.read_text(encoding="utf-8")
     assert claims.page_of_dynamics(there, found) == there
-    names = ("suite", "shifted", "sweeps")
-    plain, shifted, swept = (load_records(REPOSITORY / "results" / name) for name in names)
+    records = {name: load_records(REPOSITORY / "results" / name) for name in claims.FOLDERS}
     there = claims.CLAIMS.read_text(encoding="utf-8")
     ended = claims.gains_of(REPOSITORY / "results" / "exits")
-    assert claims.page_of_claims(there, found, plain, shifted, swept, ended) == there
+    assert claims.page_of_claims(there, found, records, ended) == there
     assert {gain.record.dataset for gain in ended} == {*list_tasks(), *SHIFTED_SUITE}
     assert all((task, "layernorm") in found for task in list_tasks())
 
@@ -116,3 +115,27 @@ def test_an_exit_is_told_beside_both_stages():
     assert line.startswith("| exit | +15.0 ± 63.5 | +0.0 ± 0.0 |")
     assert line.endswith("| +15.0 ± 63.5 |")
     assert claims.exits(found, ["digits"]).startswith("Not measured")
+
+
+def test_sizes_are_told_beside_the_published_ones():
+    def sized(method, option, value, base):
+        metrics = {"base": base, "novel": base, "harmonic_mean": 0.0, "joint": base}
+        training = {"batch_size": value} if option == "batch" else None
+        options = {"rank": value} if option == "rank" else None
+        return record(
+            method, m=100, budget="shared", metrics=metrics, training=training, options=options
+        )
+
+    found = runs_of(
+        [
+            sized("2sfs_layernorm", "batch", 16, 70.0),
+            sized("2sfs_layernorm", "batch", 32, 75.0),
+            sized("2sfs_lora", "rank", 2, 50.0),
+            sized("2sfs_lora", "rank", 8, 58.0),
+        ]
+    )
+    lines = sweeps.batch_sizes(found, ["animals"]).splitlines()
+    assert lines[2].startswith("| 16 | 70.0 |") and "| -5.0" in lines[2]
+    assert lines[3] == "| 32 | 75.0 | 75.0 | 75.0 | 75.0 | – | – |"
+    lines = sweeps.ranks(found, ["animals"]).splitlines()
+    assert lines[3].startswith("| 8 | 58.0 |") and "| +8.0" in lines[3] and len(lines) == 6

@@ -14,7 +14,7 @@ from shotfit.probe import SCORES, probe_pixels, probe_scores
 from shotfit.recipe import Recipe, Stage
 from shotfit.saved_settings import CONFIG, WEIGHTS, checksum, sha256
 from shotfit.saving import CLASSES
-from shotfit.verification import verify
+from shotfit.verification import ROUNDING, TOLERANCE, verify
 
 RECIPE = Recipe(
     (Stage("layernorm", training={"iterations": 1}), Stage("linear", training={"iterations": 1}))
@@ -100,7 +100,8 @@ def test_an_altered_byte_is_named_and_ends_with_exit_code_3(folder, shotfit, fil
 
 def test_another_answer_than_then_is_a_failure(folder):
     probe = json.loads((folder / CONFIG).read_text())["probe"]
-    other = {**probe, "scores": [probe["scores"][0] + 1e-4, *probe["scores"][1:]]}
+    between = (ROUNDING + TOLERANCE) / 2
+    other = {**probe, "scores": [probe["scores"][0] + between, *probe["scores"][1:]]}
     changed(folder, probe=other)
     assert passed(folder) == {**WHOLE, "answer": False}
     # Of another version, device or number of threads so much is allowed, and no more.

@@ -40,7 +40,7 @@ def test_cached_views_are_dropped_as_asked_and_freed_at_the_end(support):
     assert sizes(5, drop_last=True) == [5, 5, 5, 5]
     assert sizes(64, drop_last=True) == [12, 12, 12, 12]
     classifier.finish(support, None)
-    assert classifier._features is None
+    assert classifier.features is None
 
 
 def test_views_are_passes_in_order_each_image_once_a_view(task, monkeypatch):

@@ -63,7 +63,7 @@ def test_an_epoch_of_cached_views_has_every_image_once_each_in_a_view_of_its_own
         classifier.setup(support)
         images = len(support)
         places = torch.cartesian_prod(torch.arange(views), torch.arange(images))
-        classifier._features = places.reshape(views, images, 2)
+        classifier.features = places.reshape(views, images, 2)
         batches = classifier.batches(support, batch_size=5, drop_last=False)
         for _ in range(count):
             seen = []

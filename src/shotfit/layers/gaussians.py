@@ -4,6 +4,8 @@ Wang et al., A Hard-to-Beat Baseline for Training-free CLIP-based Adaptation, IC
 inverses and Gaussians of neighbours are of its official code for base-to-novel, not in the paper.
 """
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -42,6 +44,13 @@ def gaussians_of_neighbours(text: Tensor, features: Tensor) -> Tensor:
     means = (near.sum(dim=1) + TEXT_COPIES * text) / (near.shape[1] + TEXT_COPIES)
     inverses = (ridged_inverse(own - t) for own, t in zip(near, text, strict=True))
     return torch.stack([means, means @ (sum(inverses) / len(text))], dim=1)
+
+
+def rows(both: Tensor | None, classes: int) -> tuple[Tensor, Tensor]:
+    """P mu and log(1 / K) - mu P mu / 2 of each name, from `both` (2, names, dim), mu and P mu."""
+    assert both is not None
+    means, weight = both.float()
+    return weight, -math.log(classes) - (means * weight).sum(dim=-1) / 2
 
 
 def best_alpha(text: Tensor, evidence: Tensor, labels: Tensor) -> float:

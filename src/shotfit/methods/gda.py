@@ -18,7 +18,6 @@ published, the Gaussian of the 64 base features nearest to it, not comparable wi
 When to prefer it: the strongest answer without training from four shots on, in seconds.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -106,7 +105,7 @@ class GDA(Method):
     def score_rows(self, classes: ClassEmbeddings) -> tuple[Tensor, Tensor]:
         """Text embeddings, scaled, and alpha times the Gaussians' weights; their constants."""
         rows, offsets = self.scaled_rows(classes.weight)
-        weight, bias = self._gaussian_rows(classes)
+        weight, bias = gaussians.rows(classes.per_prompt, len(self.gaussians))
         return rows + self.alpha * weight, offsets + self.alpha * bias
 
     @torch.no_grad()
@@ -140,14 +139,8 @@ class GDA(Method):
         """f P mu + log(1 / K) - mu P mu / 2, (batch, classes)."""
         # The terms are hundreds, their differences are what counts: never in half precision.
         with torch.autocast(embeds.device.type, enabled=False):
-            weight, bias = self._gaussian_rows(classes)
+            weight, bias = gaussians.rows(classes.per_prompt, len(self.gaussians))
             return embeds.float() @ weight.T + bias
-
-    def _gaussian_rows(self, classes: ClassEmbeddings) -> tuple[Tensor, Tensor]:
-        """P mu and log(1 / K) - mu P mu / 2 of each class."""
-        assert classes.per_prompt is not None
-        means, weight = classes.per_prompt.float()
-        return weight, -math.log(len(self.gaussians)) - (means * weight).sum(dim=-1) / 2
 
     def _novel_gaussians(self, names: Sequence[str]) -> Tensor:
         """Means and means times precision (names, 2, dim) of classes without images."""

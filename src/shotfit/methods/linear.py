@@ -60,17 +60,14 @@ class LinearClassifier(Method):
         # Not `Method.__init__`: the backbone stays the wrapped method's own, saved once.
         nn.Module.__init__(self)
         self.config = config or LinearConfig()
-        self.words, self.template = inner.words, inner.template
-        self.generator = inner.generator
+        self.words, self.template, self.generator = inner.words, inner.template, inner.generator
         self.trained_names = ()
         if not inner.open_vocabulary:
-            raise UsageError(
-                f"{type(inner).__name__} is bound to its classes: it learns nothing that a second "
-                "stage could build on."
-            )
+            name = type(inner).__name__
+            raise UsageError(f"{name} is bound to its classes: nothing a second stage builds on.")
         self._inner_learned = [f"inner.{name}" for name in inner.learned_names()]
         self.inner = inner.requires_grad_(False)
-        self._features = None if features is None else features.to(inner.backbone.device)
+        self.features = None if features is None else features.to(inner.backbone.device)
         # Only training needs it: not registered, so not saved.
         self._leash: Leash | None = None
         # The rows are those of the last update.
@@ -89,20 +86,15 @@ class LinearClassifier(Method):
         # At least single precision to be trained in, whatever the towers compute in.
         rows = rows.to(torch.promote_types(rows.dtype, torch.float32)).clone()
         self.weight = nn.Parameter(rows)
-        if self.config.views is not None and self._features is None:
-            self._features = self.encode_views(support, self.config.views)
+        if self.config.views is not None and self.features is None:
+            self.features = self.encode_views(support, self.config.views)
         if self.config.leash:
             logits = self.logits(self.encode_pass(support.plain()), rows)
             self._leash = Leash.of(rows.clone(), logits, support.labels.to(rows.device))
 
-    @property
-    def features(self) -> Tensor | None:
-        """The cached views, (views, images, dim), while it trains on such."""
-        return self._features
-
     def finish(self, support: SupportSet, validation: SupportSet | None) -> None:
         """Lets go of what only training reads."""
-        self._features = self._leash = None
+        self.features = self._leash = None
 
     def train(self, mode: bool = True) -> "LinearClassifier":
         """The wrapped method stays in evaluation mode, unless its dropout is asked for."""
@@ -119,15 +111,12 @@ class LinearClassifier(Method):
     def encode_classes(self, names: Sequence[str]) -> ClassEmbeddings:
         """Rows for trained names, the wrapped method's embeddings for the others (section 4.3)."""
         weight = F.normalize(self.weight, dim=-1)
-
-        def inner(novel: Sequence[str]) -> Tensor:
-            return self.inner.encode_classes(novel).weight
-
-        return self.class_embeddings(names, self.rows_or(names, weight, inner))
+        rows = self.rows_or(names, weight, lambda n: self.inner.encode_classes(n).weight)
+        return self.class_embeddings(names, rows)
 
     def loss(self, inputs: Tensor, labels: Tensor, names: Sequence[str]) -> StepOutput:
         """Cross-entropy and leash; `inputs` are pixels, or features when views are cached."""
-        embeds = inputs if self._features is not None else self.encode_images(inputs)
+        embeds = inputs if self.features is not None else self.encode_images(inputs)
         logits = self.logits(embeds, self.encode_classes(names).weight)
         loss = F.cross_entropy(logits, labels)
         if self._leash is not None:
@@ -136,12 +125,12 @@ class LinearClassifier(Method):
 
     def batches(self, support: SupportSet, batch_size: int, drop_last: bool) -> Iterator[Batch]:
         """Augmented pixels, or shuffled cached features: each epoch a random view per image."""
-        if self._features is None:
+        if self.features is None:
             yield from super().batches(support, batch_size, drop_last)
             return
-        labels = support.labels.to(self._features.device)
+        labels = support.labels.to(self.features.device)
         generator = torch.Generator().manual_seed(support.stream.getrandbits(62))
-        yield from shuffled_views(self._features, labels, batch_size, generator, drop_last)
+        yield from shuffled_views(self.features, labels, batch_size, generator, drop_last)
 
     @classmethod
     def published_training(cls, facts: TaskFacts) -> tuple[TrainConfig, ...]:
@@ -156,7 +145,6 @@ class LinearClassifier(Method):
 
     def load_learned(self, state: dict[str, Tensor]) -> None:
         """As `Method.load_learned`; tensors of the wrapped method go to it."""
-        prefix = "inner."
-        inside = {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}
+        inside = {k[6:]: v for k, v in state.items() if k.startswith("inner.")}
         self.inner.load_learned(inside)
         self.weight = nn.Parameter(state["weight"].to(self.backbone.device), requires_grad=False)

@@ -21,7 +21,7 @@ from shotfit.report.paired import average, difference, signed
 from shotfit.training.stopping import MAX_FRACTION, MIN_FRACTION, best_fraction
 
 PUBLISHED = {"layernorm": 0.6, "lora": 0.3}
-DIRECTIONS = {"evidence": 1, "drift": 1, "fit": 1}
+DIRECTIONS = {"evidence": 1, "drift": 1, "fit": 1, "agreement": -1}
 Policy = Callable[[dict], float]
 
 
@@ -93,11 +93,13 @@ def policies(records: Sequence[dict]) -> dict[str, Policy]:
         "shortest (0.1)": lambda r: MIN_FRACTION,
         "leave classes out": held_out,
         "gradient evidence > 0": lambda r: stopped(r, "evidence", 0.0),
+        "class agreement < 0": lambda r: stopped(r, "agreement", 0.0),
     }
     rules = {
         "gradient evidence": calibrated(records, "evidence"),
         "text drift": calibrated(records, "drift"),
         "training fit": calibrated(records, "fit"),
+        "class agreement": calibrated(records, "agreement"),
     }
     hindsight = {
         "one alpha a method, from other tasks": best_fixed(records),

@@ -40,12 +40,18 @@ from shotfit.recipe import two_stage
 from shotfit.system.files import write_atomically
 from shotfit.training.loop import train
 from shotfit.training.stopping import MAX_FRACTION, FirstStage, LeaveClassesOut
+from stopping.agreement import ClassAgreement
 from stopping.signals import GradientEvidence, TextDrift, TrainingFit
 
 TENTHS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
 PUBLISHED_ITERS_PER_SHOT = 300
 PUBLISHED = {"layernorm": 0.6, "lora": 0.3}
-SIGNALS = {"evidence": GradientEvidence, "drift": TextDrift, "fit": TrainingFit}
+SIGNALS = {
+    "evidence": GradientEvidence,
+    "drift": TextDrift,
+    "fit": TrainingFit,
+    "agreement": ClassAgreement,
+}
 
 
 def main() -> None:

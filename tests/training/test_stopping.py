@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+import itertools
 import math
 import random
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 from conftest import make_backbone, make_support, shapes_dataset
 from stopping import policies
+from stopping.agreement import IMAGES, ClassAgreement, draws
 from stopping.signals import GradientEvidence, TextDrift, TrainingFit
 
 from shotfit import adaptation
@@ -32,7 +34,7 @@ from shotfit.training.stopping import (
     LeaveClassesOut,
 )
 
-RULES = [LeaveClassesOut, GradientEvidence, TextDrift, TrainingFit]
+RULES = [LeaveClassesOut, GradientEvidence, TextDrift, TrainingFit, ClassAgreement]
 FACTS = TaskFacts("shapes", "base_to_novel", shots=4, classes=4, images=16)
 
 
@@ -227,6 +229,63 @@ def test_drift_is_zero_at_zero_shot_and_grows(task):
     assert 0 < drifts[0] < drifts[1]
 
 
+def test_agreement_is_of_the_gradients_of_the_halves_own_losses(task):
+    """One for a half with itself; the value of two halves from gradients taken one by one."""
+    stage = first_stage(task)
+    rule = ClassAgreement(every=1)
+    rule.fraction(stage)
+    assert all(len(names) == len(task.support.classnames) // 2 for names, _ in rule._halves)
+    assert not set(rule._halves[0][0]) & set(rule._halves[1][0])
+    batches = [next(images) for _, images in rule._halves]
+    rule._halves = [
+        (names, itertools.repeat(batch))
+        for (names, _), batch in zip(rule._halves, batches, strict=True)
+    ]
+    method, _ = stage.fresh(task.support, 1)
+    value = rule.measure(method, step(1))
+    flat = []
+    for (names, _), (pixels, labels) in zip(rule._halves, batches, strict=True):
+        method.zero_grad()
+        logits = method(pixels, method.encode_classes(names))
+        torch.nn.functional.cross_entropy(logits, labels).backward()
+        flat.append(torch.cat([p.grad.flatten() for p in method.parameters() if p.requires_grad]))
+    expected = torch.dot(*flat) / flat[0].norm() / flat[1].norm()
+    assert value == pytest.approx(expected.item(), abs=1e-5)
+    assert abs(value) < 0.999
+    # Smoothed over three: two of the halves, one of a half with itself.
+    rule._halves = [rule._halves[0]] * 2
+    assert rule.measure(method, step(2)) == pytest.approx((expected.item() + 1) / 2, abs=1e-5)
+    method.zero_grad()
+    rule.measure(method, step(3))
+    assert all(p.grad is None for p in method.parameters())
+
+
+def test_agreement_leaves_dropout_as_it_was():
+    """Masks are drawn from the run's own stream: watching takes none of them."""
+    task = make_task(shapes_dataset(8), "base_to_novel", shots=4, seed=1)
+    runs = []
+    for watched in (False, True):
+        rule = ClassAgreement(every=1)
+        config = get_method("lora").Config()
+        training = TrainConfig(iterations=4, batch_size=8)
+        stage = FirstStage("lora", config, training, make_backbone(), make_support(task))
+        rule.fraction(stage)
+        method, support = stage.fresh(task.support, 1)
+        losses = []
+        for one in train(method, support, training):
+            losses.append(one.loss)
+            if watched:
+                rule.stop(method, one)
+        runs.append(losses)
+    assert runs[0] == runs[1]
+
+
+def test_agreement_draws_every_image_equally_often():
+    labels = torch.arange(24)
+    drawn = torch.cat([one for _, one in itertools.islice(draws(labels, labels, 1), 3)])
+    assert len(drawn) == 3 * IMAGES and drawn.bincount().unique().tolist() == [2]
+
+
 def test_signals_stop_past_their_threshold_but_not_too_early(task):
     rule, method = TrainingFit(threshold=90, every=2), get_method("zero_shot")(make_backbone())
     rule.fraction(first_stage(task))
@@ -263,6 +322,7 @@ def record(task, peak, seed=1):
         places.append({"fraction": fraction, **found})
     ramp = [[10 * i, i / 20] for i in range(1, 17)]
     signals = {"drift": ramp, "fit": ramp, "evidence": ramp}
+    signals["agreement"] = [[at, -value] for at, value in ramp]
     return {
         "task": task,
         "method": "layernorm",
@@ -282,6 +342,7 @@ def test_policies_find_known_places():
     assert chosen["published alpha"] == 0.6
     assert chosen["best alpha in hindsight"] == chosen["leave classes out"] == 0.3
     assert chosen["text drift"] == pytest.approx(0.3, abs=0.05)
+    assert chosen["class agreement"] == pytest.approx(0.3, abs=0.05)
     # Of base 61.5 and novel 30.75, less that of 55.5 and 27.75 at the published alpha.
     assert "| leave classes out | 0.30 | 61.50 | 30.75 | 41.00 | +4.00 ± 0.00 |" in (
         policies.table(records)

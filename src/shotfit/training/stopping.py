@@ -154,7 +154,7 @@ def best_fraction(curve: Sequence[tuple[float, float]]) -> float:
 
 AUTO: Callable[[], StoppingRule] = LeaveClassesOut
 """The rule behind `first_fraction="auto"`: level with the published alpha on both embedded suites
-(+0.1 and +0.4 points of harmonic mean, 95 % intervals 0.6 and 0.7 to each side), of which one wants
+(+0.1 and +0.4 points of harmonic mean, 95 % intervals 0.3 and 0.7 to each side), of which one wants
 a short first stage and the other a long one; the only rule without a threshold to choose. Its
 advantage over the fixed alpha is not certain, so it is not the default."""
 

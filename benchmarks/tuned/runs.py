@@ -30,8 +30,6 @@ IDEAS = ("2sfs anchor=8", "2sfs linear.leash=10", "2sfs anchor=8 linear.leash=10
 """Of our own: CLIPFit's anchor in LayerNorm tuning, at its published weight, and CLAP's leash on
 the second stage's rows. CLAP's rows keep the length of text embeddings, whose square is some 100 in
 CLIP; those of the second stage have length one, and 100 held them too close on the tuning tasks."""
-DEAR = {"cocoop", "plot_pp"}
-"""Not first stages here: an iteration costs four to six times one of LayerNorm tuning."""
 
 
 def recipes() -> list[str]:
@@ -50,8 +48,8 @@ def untuned(name: str) -> Recipe:
 
 
 def can_be_first(name: str) -> bool:
-    """Whether a second stage can follow a method, in the time that there is."""
-    if published_names()[name].options or name in DEAR:
+    """Whether a second stage can follow a method."""
+    if published_names()[name].options:
         return False
     try:
         plan(named_recipe(f"2sfs:{name}", budget="shared"), FACTS)

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from shotfit.data.dataset import select_classes
 from shotfit.methods.base import Method
 from shotfit.training.loop import TrainStep
-from shotfit.training.stopping import FirstStage
+from shotfit.training.stopping import FirstStage, halves
 from stopping.signals import Signal
 
 IMAGES = 16
@@ -48,13 +48,9 @@ class ClassAgreement(Signal):
 
     def fraction(self, stage: FirstStage) -> float:
         """Draws the halves; keeps their images."""
-        classes = list(range(len(stage.support.classnames)))
         stream = random.Random(f"agreement {stage.seed}")
-        stream.shuffle(classes)
-        middle = len(classes) // 2
-        self._halves = [
-            half(stage, sorted(part), stream) for part in (classes[:middle], classes[middle:])
-        ]
+        parts = halves(len(stage.support.classnames), stream)
+        self._halves = [half(stage, part, stream) for part in parts]
         return super().fraction(stage)
 
     def measure(self, method: Method, step: TrainStep) -> float | None:

@@ -19,9 +19,8 @@ from page import put
 
 from shotfit.report.paired import average, difference, signed
 from shotfit.training.stopping import MAX_FRACTION, MIN_FRACTION, best_fraction
+from stopping.study import PUBLISHED, SIGNALS
 
-PUBLISHED = {"layernorm": 0.6, "lora": 0.3}
-DIRECTIONS = {"evidence": 1, "drift": 1, "fit": 1, "agreement": -1}
 Policy = Callable[[dict], float]
 
 
@@ -40,7 +39,7 @@ def stopped(record: dict, signal: str, threshold: float) -> float:
     total = record["options"]["iters_per_shot"] * record["options"]["shots"]
     for iteration, value in record["signals"][signal]:
         fraction = iteration / total
-        if fraction >= MIN_FRACTION and DIRECTIONS[signal] * (value - threshold) > 0:
+        if fraction >= MIN_FRACTION and SIGNALS[signal].direction * (value - threshold) > 0:
             return fraction
     return MAX_FRACTION
 
@@ -152,15 +151,31 @@ def _line(name: str, rows: list[tuple[dict, dict, float]]) -> str:
 def costs(records: Sequence[dict]) -> str:
     """What deciding takes, in shares of the longest first stage's seconds."""
     lines = ["| cost of | share of the longest first stage |", "| --- | ---: |"]
-    for name in ("leave_classes_out", *DIRECTIONS):
+    for name in ("leave_classes_out", *SIGNALS):
         shares = [r["seconds"][name] / r["seconds"]["first_stage"] for r in records]
         lines.append(f"| {name.replace('_', ' ')} | {statistics.median(shares):.3f} |")
     return "\n".join(lines)
 
 
+def along(records: Sequence[dict], signal: str) -> str:
+    """A signal's mean over runs, and their standard deviation: at first and at each quarter."""
+    methods = sorted({record["method"] for record in records})
+    title = f"{signal}, mean (standard deviation over runs), at update"
+    taken = [at for at, _ in records[0]["signals"][signal]]
+    quarters = [taken[round(len(taken) * quarter / 4) - 1] for quarter in range(1, 5)]
+    shown = [taken[0], *quarters]
+    lines = [f"| {title} | {' | '.join(map(str, shown))} |", "| --- |" + " ---: |" * len(shown)]
+    for method in methods:
+        runs = [dict(r["signals"][signal]) for r in records if r["method"] == method]
+        values = [[run[at] for run in runs] for at in shown]
+        cells = [f"{statistics.fmean(v):.3f} ({statistics.pstdev(v):.3f})" for v in values]
+        lines.append(f"| {method} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def shipped(records: Sequence[dict]) -> str:
     """The thresholds that all tasks together would choose."""
-    chosen = (f"{name} {best_threshold(records, name):.4g}" for name in DIRECTIONS)
+    chosen = (f"{name} {best_threshold(records, name):.4g}" for name in SIGNALS)
     return f"Thresholds from all tasks together: {', '.join(chosen)}."
 
 
@@ -174,7 +189,9 @@ def by_suite(records: Sequence[dict]) -> dict[str, list[dict]]:
 
 def tables(records: Sequence[dict]) -> str:
     """What policies reach, what deciding costs, what would be decided by."""
-    return "\n\n".join([table(records), costs(records), shipped(records)])
+    return "\n\n".join(
+        [table(records), along(records, "agreement"), costs(records), shipped(records)]
+    )
 
 
 def main() -> None:

@@ -261,9 +261,8 @@ def test_agreement_is_of_the_gradients_of_the_halves_own_losses(task):
     assert all(p.grad is None for p in method.parameters())
 
 
-def test_agreement_leaves_dropout_as_it_was():
+def test_agreement_leaves_dropout_as_it_was(task):
     """Masks are drawn from the run's own stream: watching takes none of them."""
-    task = make_task(shapes_dataset(8), "base_to_novel", shots=4, seed=1)
     runs = []
     for watched in (False, True):
         rule = ClassAgreement(every=1)
@@ -368,6 +367,7 @@ def test_each_suite_has_its_own_tables():
     assert list(both.values()) == [plain, shifted]
     assert "| best alpha in hindsight | 0.70 |" in policies.tables(shifted)
     assert "| leave classes out | 1.000 |" in policies.tables(plain)
+    assert "| layernorm | -0.050 (0.000) | -0.200 (0.000) |" in policies.tables(plain)
     assert list(policies.by_suite(plain)) == ["On the embedded suite"]
 
 

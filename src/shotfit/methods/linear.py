@@ -145,6 +145,6 @@ class LinearClassifier(Method):
 
     def load_learned(self, state: dict[str, Tensor]) -> None:
         """As `Method.load_learned`; tensors of the wrapped method go to it."""
-        inside = {k[6:]: v for k, v in state.items() if k.startswith("inner.")}
+        inside = {k.removeprefix("inner."): v for k, v in state.items() if k.startswith("inner.")}
         self.inner.load_learned(inside)
         self.weight = nn.Parameter(state["weight"].to(self.backbone.device), requires_grad=False)

@@ -107,10 +107,8 @@ class LeaveClassesOut:
                 f"first_fraction='auto' holds classes out and needs at least four, got {classes}. "
                 "Give a number instead."
             )
-        order = list(range(classes))
-        random.Random(f"halves {stage.seed}").shuffle(order)
-        halves = (sorted(order[: classes // 2]), sorted(order[classes // 2 :]))
-        curves = [self._trial(stage, held) for held in halves[: self.trials]]
+        held_out = halves(classes, random.Random(f"halves {stage.seed}"))
+        curves = [self._trial(stage, held) for held in held_out[: self.trials]]
         mean = [sum(values) / len(values) for values in zip(*curves, strict=True)]
         last = len(mean) - 1
         self.curve = [(MAX_FRACTION * i / last, value) for i, value in enumerate(mean)]
@@ -142,6 +140,13 @@ class LeaveClassesOut:
             if step.iteration in checks:
                 scores.append(_right(method, pixels, labels, outside.classnames))
         return scores
+
+
+def halves(classes: int, stream: random.Random) -> tuple[list[int], list[int]]:
+    """Labels of so many classes in two halves, drawn; of an odd number the second has one more."""
+    order = list(range(classes))
+    stream.shuffle(order)
+    return sorted(order[: classes // 2]), sorted(order[classes // 2 :])
 
 
 def best_fraction(curve: Sequence[tuple[float, float]]) -> float:
